@@ -1,0 +1,41 @@
+"""The first to hear that an actor is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dramatiq import Middleware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dramatiq import Broker
+    from dramatiq.broker import MessageProxy
+
+__all__ = ["AfterBody"]
+
+
+class AfterBody(Middleware):
+    """Stands last in the list of a broker that works, and passes on ``after_process_message``.
+
+    ``after_*`` hooks run in reverse order (``Broker.emit_after``), so wherever the :class:`UniqueMiddleware` itself
+    stands, a run lock is gone before ``Retries`` enqueues the next attempt, and what ``Pipelines`` and ``Callbacks``
+    send is known to be sent by Dramatiq.
+
+    Arguments:
+        finish: Called with the message and what the actor raised.
+    """
+
+    def __init__(self, finish: Callable[[MessageProxy, BaseException | None], object]) -> None:
+        self._finish = finish
+
+    def after_process_message(
+        self,
+        broker: Broker,  # noqa: ARG002 - the hook's signature
+        message: MessageProxy,
+        *,
+        result: Any | None = None,  # noqa: ANN401, ARG002 - the hook's signature
+        exception: BaseException | None = None,
+    ) -> None:
+        """Let go of what ends with the actor."""
+        self._finish(message, exception)

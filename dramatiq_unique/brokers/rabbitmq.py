@@ -1,0 +1,34 @@
+"""The RabbitMQ broker: dead letters are the queue ``<queue>.XQ``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pika
+from dramatiq.common import xq_name
+
+from dramatiq_unique.brokers.adapter import AnyBroker
+
+if TYPE_CHECKING:
+    from dramatiq import Message
+    from dramatiq.brokers.rabbitmq import RabbitmqBroker
+
+__all__ = ["Rabbitmq"]
+
+
+class Rabbitmq(AnyBroker):
+    """A waiting message cannot be taken out of a RabbitMQ queue; a worker skips it when it comes up."""
+
+    def __init__(self, broker: RabbitmqBroker) -> None:
+        super().__init__(broker.enqueue)
+        self._broker = broker
+
+    def dead_letter(self, message: Message[Any], error: Exception) -> None:  # noqa: ARG002 - nowhere to keep it
+        """Publish the message where RabbitMQ would route a rejected one (``x-dead-letter-routing-key``)."""
+        self._broker.declare_queue(message.queue_name, ensure=True)
+        self._broker.channel.basic_publish(
+            exchange="",
+            routing_key=xq_name(message.queue_name),
+            body=message.encode(),
+            properties=pika.BasicProperties(delivery_mode=2, priority=message.options.get("broker_priority")),
+        )

@@ -1,0 +1,49 @@
+"""The Redis broker: a list of ids and a hash of bodies for each queue (``dramatiq/brokers/redis/dispatch.lua``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import redis
+from dramatiq.common import current_millis, xq_name
+
+from dramatiq_unique.brokers.adapter import AnyBroker
+
+if TYPE_CHECKING:
+    from dramatiq import Message
+    from dramatiq.brokers.redis import RedisBroker
+
+__all__ = ["Redis"]
+
+_NEAR = 128
+"""How far from either end of a queue a message is looked for: a bound, so that a long queue costs no more."""
+
+
+class Redis(AnyBroker):
+    """Dead letters are in ``<namespace>:<queue>.XQ`` by time and in ``….XQ.msgs`` by id, as its ``nack`` leaves them."""
+
+    def __init__(self, broker: RedisBroker) -> None:
+        super().__init__(broker.enqueue)
+        self._broker = broker
+        source = Path(__file__).with_name("withdraw.lua").read_text(encoding="utf-8")
+        self._withdraw = broker.client.register_script(source)
+
+    def dead_letter(self, message: Message[Any], error: Exception) -> None:  # noqa: ARG002 - nowhere to keep it
+        """Write the message where a nack would have left it."""
+        message = message.copy(options={"redis_message_id": str(uuid4())})
+        letters = f"{self._broker.namespace}:{xq_name(message.queue_name)}"
+        with self._broker.client.pipeline(transaction=True) as pipeline:
+            pipeline.hset(f"{letters}.msgs", message.options["redis_message_id"], message.encode())
+            pipeline.zadd(letters, {message.options["redis_message_id"]: current_millis()})
+            pipeline.execute()
+
+    def withdraw(self, queue_name: str, broker_id: str) -> bool:
+        """Take it out where it waits near either end of its queue: id and body, both or neither."""
+        queue = f"{self._broker.namespace}:{queue_name}"
+        try:
+            return bool(self._withdraw(keys=[queue, f"{queue}.msgs"], args=[broker_id, _NEAR]))
+        except redis.RedisError as exc:
+            self._broker.logger.warning("Could not withdraw a replaced message; a worker will skip it: %s", exc)
+            return False

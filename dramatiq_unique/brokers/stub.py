@@ -1,0 +1,30 @@
+"""The Stub broker: everything is in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dramatiq import MessageProxy
+
+from dramatiq_unique.brokers.adapter import AnyBroker
+
+if TYPE_CHECKING:
+    from dramatiq import Message
+    from dramatiq.brokers.stub import StubBroker
+
+__all__ = ["Stub"]
+
+
+class Stub(AnyBroker):
+    """Dead letters are in ``dead_letters_by_queue``, where ``StubBroker.join`` finds and raises their errors."""
+
+    def __init__(self, broker: StubBroker) -> None:
+        super().__init__(broker.enqueue)
+        self._broker = broker
+
+    def dead_letter(self, message: Message[Any], error: Exception) -> None:
+        """Put the message beside those that a worker rejected."""
+        letter = MessageProxy(message)
+        letter.fail()
+        letter.stuff_exception(error)
+        self._broker.dead_letters_by_queue[message.queue_name].append(letter)

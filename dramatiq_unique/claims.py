@@ -1,0 +1,239 @@
+"""What a message asks of the locks: its options, its digest, its lock type, put together once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from dramatiq.common import q_name
+
+from dramatiq_unique.actors import ActorView
+from dramatiq_unique.digest import digest_of
+from dramatiq_unique.durations import LONGEST_MS, to_ms
+from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.lock_types import LockType, Until
+from dramatiq_unique.options import OPTION_NAMES
+from dramatiq_unique.store import Request
+from dramatiq_unique.strategies import Action, BuiltIn
+from dramatiq_unique.ticket import OPTION, Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dramatiq import Actor, Broker, Message
+    from dramatiq.broker import MessageProxy
+
+    from dramatiq_unique.options import LockOptions, OptionRules
+
+__all__ = ["SAFETY_MS", "Claim", "Claims", "stamp"]
+
+SAFETY_MS = 30 * 24 * 3600 * 1000
+"""How long a lock without ``lock_ttl`` stands when nothing else is heard of its message: 30 days. Retries and delays
+reach 7 days (``dramatiq.middleware.retries``), and each one counts anew."""
+
+_SHORTEST_LEASE_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one message asks of the locks.
+
+    Arguments:
+        ticket: What travels with the message.
+        first: Whether the ticket was settled just now: the message did not carry one.
+        lock: The row of its lock type.
+        options: Its options, resolved.
+        actor_name: Its actor.
+        queue_name: Its queue, never a delay queue's name.
+        args: Its arguments as JSON where the lock is to keep them, or ``""``.
+    """
+
+    ticket: Ticket
+    first: bool
+    lock: LockType
+    options: LockOptions
+    actor_name: str
+    queue_name: str
+    args: str = ""
+
+    def request(self, message: Message[Any] | MessageProxy) -> Request:
+        """Address the store on behalf of the message, where it stands now."""
+        return Request(
+            digest=self.ticket.digest,
+            message_id=self.ticket.message_id,
+            actor_name=self.actor_name,
+            queue_name=message.queue_name,
+            broker_id=message.options.get("redis_message_id", ""),
+            limit=self.options.lock_limit,
+            args=self.args,
+        )
+
+    def hold_ms(self, delay_ms: float = 0) -> int:
+        """Say how long a queue lock taken now is held.
+
+        Arguments:
+            delay_ms: How long the message is delayed; it is added, but never to a window.
+        """
+        if self.lock.queue is Until.EXPIRY:
+            return self.ticket.ttl_ms or SAFETY_MS
+        return int(min((self.ticket.ttl_ms or SAFETY_MS) + max(delay_ms, 0), LONGEST_MS))
+
+    def lease_ms(self, lease_ms: int) -> int:
+        """Say how long a lease is: the middleware's, or ``lock_ttl`` where that is shorter, but a second at least."""
+        return max(min(lease_ms, self.ticket.ttl_ms or lease_ms), _SHORTEST_LEASE_MS)
+
+    def ids(self) -> dict[str, str]:
+        """Name the message, its actor and its digest, as every line does."""
+        return {
+            "message_id": self.ticket.message_id,
+            "actor_name": self.actor_name,
+            "digest": self.ticket.digest,
+        }
+
+    def facts(self) -> dict[str, str]:
+        """Give the fields that every event has."""
+        return self.ids() | {"queue_name": self.queue_name, "lock": self.lock.name}
+
+    @property
+    def lets_queue_lock_go(self) -> bool:
+        """Whether code ever lets its queue lock go."""
+        return self.lock.queue in (Until.START, Until.END)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    view: ActorView
+    declared: Mapping[str, Any]
+    options: LockOptions
+
+
+class Claims:
+    """Knows the actors of one broker, and makes the claims of their messages.
+
+    Arguments:
+        rules: The options of the middleware.
+    """
+
+    def __init__(self, rules: OptionRules) -> None:
+        self._rules = rules
+        self._known: dict[str, _Known] = {}
+        self._anonymous = _Known(ActorView("", None), {}, rules.for_actor(ActorView("", None), {}))
+
+    def declare(self, actor: Actor[Any, Any]) -> None:
+        """Check the options of an actor, and remember it.
+
+        Raises:
+            InvalidLockOptions: One of them is wrong.
+        """
+        view = ActorView.of(actor.actor_name, actor.fn)
+        self._known[actor.actor_name] = _Known(view, actor.options, self._rules.for_actor(view, actor.options))
+
+    def of(self, message: Message[Any] | MessageProxy) -> Claim | None:
+        """Make the claim of a message.
+
+        Arguments:
+            message: The message; one that carries a ticket keeps its digest, lock type and ``lock_ttl``.
+
+        Returns:
+            The claim; ``None`` where the message asks for no lock.
+
+        Raises:
+            InvalidLockOptions: Its options are wrong, or do not fit its arguments.
+        """
+        known = self._known.get(message.actor_name, self._anonymous)
+        ticket = Ticket.on(message.message_id, message.options)
+        options = self._options(known, message)
+        if ticket is not None:
+            return self._claim(ticket, options, message, first=False)
+        if options.lock is None:
+            return None
+        return self._claim(self._settle(options.lock, known.view, options, message), options, message, first=True)
+
+    def to_let_go(self, message: Message[Any] | MessageProxy) -> Claim | None:
+        """Make the claim of a message that has ended: its ticket is enough, whatever its actor and options are now."""
+        ticket = Ticket.on(message.message_id, message.options)
+        if ticket is None:
+            return None
+        known = self._known.get(message.actor_name, self._anonymous)
+        return self._claim(ticket, known.options, message, first=False)
+
+    def _options(self, known: _Known, message: Message[Any] | MessageProxy) -> LockOptions:
+        if OPTION_NAMES.isdisjoint(message.options) and not any(map(_looks_like_ours, message.options)):
+            return known.options
+        view = replace(known.view, actor_name=message.actor_name)
+        return self._rules.for_message(message.message_id, view, known.declared, message.options)
+
+    def _settle(
+        self, lock: LockType, view: ActorView, options: LockOptions, message: Message[Any] | MessageProxy
+    ) -> Ticket:
+        view = replace(view, actor_name=message.actor_name)
+        digest = digest_of(
+            view,
+            options,
+            message_id=message.message_id,
+            queue_name=message.queue_name,
+            args=message.args,
+            kwargs=message.kwargs,
+        )
+        ttl = options.lock_ttl
+        return Ticket(
+            message_id=message.message_id,
+            digest=digest,
+            lock=lock.name,
+            ttl_ms=_called_ttl(options, message) if callable(ttl) else ttl,
+            marked=lock.queue is Until.EXPIRY and self._may_replace(options.client),
+        )
+
+    def _may_replace(self, strategy: str | None) -> bool:
+        if strategy is None:
+            return False
+        known = self._rules.strategies[strategy]
+        return not isinstance(known, BuiltIn) or known.client is Action.REPLACE
+
+    def _claim(
+        self, ticket: Ticket, options: LockOptions, message: Message[Any] | MessageProxy, *, first: bool
+    ) -> Claim:
+        return Claim(
+            ticket=ticket,
+            first=first,
+            # A lock type that this process does not have (another version, a row not registered here) is let go at
+            # the end: whatever the message holds, it holds no longer than itself.
+            lock=self._rules.lock_types.get(ticket.lock) or LockType(ticket.lock, queue=Until.END),
+            options=options,
+            actor_name=message.actor_name,
+            queue_name=q_name(message.queue_name),
+            args=_shown(message) if options.lock_info else "",
+        )
+
+
+def stamp(message: Message[Any] | MessageProxy, ticket: Ticket) -> None:
+    """Put the ticket on a message, and its durations in a form that JSON can carry."""
+    message.options[OPTION] = ticket.entry()
+    for name in OPTION_NAMES.intersection(message.options):
+        if isinstance(message.options[name], timedelta):
+            message.options[name] = message.options[name].total_seconds()
+
+
+def _looks_like_ours(name: str) -> bool:
+    return name.startswith(("lock_", "unique_across", "reschedule_"))
+
+
+def _shown(message: Message[Any] | MessageProxy) -> str:
+    return json.dumps({"args": message.args, "kwargs": message.kwargs}, default=repr)
+
+
+def _called_ttl(options: LockOptions, message: Message[Any] | MessageProxy) -> int:
+    where = f"message {message.message_id} of actor {message.actor_name!r}"
+    assert callable(options.lock_ttl)
+    try:
+        value = options.lock_ttl(*message.args, **message.kwargs)
+    except Exception as exc:
+        msg = f"{where}: the lock_ttl callable raised {type(exc).__name__}"
+        raise InvalidLockOptions(msg) from exc
+    try:
+        return to_ms(value)
+    except ValueError as exc:
+        msg = f"{where}: the lock_ttl callable returned {value!r}; it {exc}"
+        raise InvalidLockOptions(msg) from None

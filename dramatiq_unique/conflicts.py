@@ -1,0 +1,324 @@
+"""A message meets a full lock: what its strategy says, carried out.
+
+Whatever is done here, the lock of the holder is left alone; taking its place is the store's business
+(:meth:`~dramatiq_unique.store.RedisStore.acquire`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dramatiq.common import compute_backoff, q_name
+from dramatiq.middleware import GroupCallbacks, SkipMessage
+
+from dramatiq_unique import events
+from dramatiq_unique.claims import stamp
+from dramatiq_unique.errors import DuplicateMessage
+from dramatiq_unique.guard import NotEnqueued
+from dramatiq_unique.strategies import SILENCE, Action, BuiltIn, Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dramatiq import Broker, Message
+    from dramatiq.broker import MessageProxy
+
+    from dramatiq_unique.brokers import BrokerAdapter
+    from dramatiq_unique.claims import Claim
+    from dramatiq_unique.guard import Guard
+    from dramatiq_unique.journal import Journal
+    from dramatiq_unique.store import Holder
+    from dramatiq_unique.strategies import Side, Strategy
+
+__all__ = ["Conflicts"]
+
+_LONGEST_BACKOFF = 12
+"""A message that is rescheduled again and again comes back at least every 12 ``reschedule_delay``, a minute by
+default."""
+
+
+class Conflicts:
+    """Carries strategies out on one broker.
+
+    Arguments:
+        broker: The broker.
+        adapter: What it can do beyond.
+        guard: Its enqueue, past the locks.
+        journal: Where facts are told.
+        strategies: Every strategy that ``on_conflict`` may name.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        adapter: BrokerAdapter,
+        guard: Guard,
+        journal: Journal,
+        strategies: Mapping[str, Strategy],
+    ) -> None:
+        self._broker = broker
+        self._adapter = adapter
+        self._guard = guard
+        self._journal = journal
+        self._strategies = strategies
+
+    def action(self, side: Side, claim: Claim, holder: Holder | None) -> Action:
+        """Ask the strategy of a message what is done with it.
+
+        Arguments:
+            side: Where the message is.
+            claim: What it asks for.
+            holder: Who is in the way; ``None`` to ask a built-in strategy in advance.
+
+        Returns:
+            The action. A strategy of the user's own that raises or returns no action is logged, and the default of
+            the side stands.
+        """
+        strategy = self._strategy(side, claim)
+        conflict = Conflict(
+            side=side,
+            message_id=claim.ticket.message_id,
+            actor_name=claim.actor_name,
+            queue_name=claim.queue_name,
+            digest=claim.ticket.digest,
+            holder_id=holder.message_id if holder else "",
+            rescheduled=claim.ticket.rescheduled,
+        )
+        try:
+            action = strategy(conflict)
+            if not isinstance(action, Action):
+                msg = f"a strategy returns an Action, not {action!r}"
+                raise TypeError(msg)  # noqa: TRY301 - the same as if it had raised itself
+        except Exception as exc:  # noqa: BLE001 - raising here would lose the message
+            self._journal.complain("strategy_failed", exc, strategy=_name(side, claim), **claim.ids())
+            action = SILENCE(conflict)
+        if side == "server" and action is Action.REPLACE:
+            action = Action.RESCHEDULE
+        limit = claim.options.reschedule_limit
+        if action is Action.RESCHEDULE and limit is not None and claim.ticket.rescheduled >= limit:
+            return Action.REJECT
+        return action
+
+    def replaces_at_once(self, claim: Claim) -> bool:
+        """Tell whether a message may take the place of a waiting one in the very step that finds it."""
+        strategy = self._strategy("client", claim)
+        return isinstance(strategy, BuiltIn) and strategy.client is Action.REPLACE
+
+    def at_enqueue(
+        self, action: Action, claim: Claim, message: Message[Any], holder: Holder, *, by_dramatiq: bool
+    ) -> NoReturn:
+        """Carry out what is done with a message that is not enqueued.
+
+        Arguments:
+            action: What is done; ``REPLACE`` found nobody waiting and counts as ``DISCARD``.
+            claim: What the message asked for.
+            message: The message, as the hook was given it.
+            holder: Who is in the way.
+            by_dramatiq: Whether Dramatiq itself enqueues: there, what would be raised is dead-lettered.
+
+        Raises:
+            DuplicateMessage: To the caller's own send, under ``raise``.
+            NotEnqueued: In every other case.
+        """
+        if action is Action.RAISE and not by_dramatiq:
+            self._tell_refused("client", claim, message, holder, level=0)
+            raise self._duplicate(claim, holder)
+        if action in (Action.REJECT, Action.RAISE):
+            self._reject(claim, message, holder)
+            raise self._not_enqueued("rejected", claim, message, holder)
+        if action is Action.RESCHEDULE:
+            self.put_back("client", claim, message, holder.message_id)
+            raise self._not_enqueued("rescheduled", claim, message, holder)
+        self._tell_refused("client", claim, message, holder)
+        self.count_as_done(message)
+        raise self._not_enqueued("discarded", claim, message, holder)
+
+    def at_start(self, action: Action, claim: Claim, message: MessageProxy, holder: Holder) -> NoReturn:
+        """Carry out what is done with a delivery that cannot have its lock.
+
+        Arguments:
+            action: What is done.
+            claim: What the message asked for.
+            message: The delivered message.
+            holder: Who is in the way.
+
+        Raises:
+            DuplicateMessage: Under ``raise``: the delivery fails, and Dramatiq's retries apply.
+            SkipMessage: In every other case.
+        """
+        if action is Action.RAISE:
+            self._tell_refused("server", claim, message, holder, level=0)
+            raise self._duplicate(claim, holder)
+        if action is Action.REJECT:
+            self._journal.tell(
+                events.Rejected(**claim.facts(), **_because("server", claim, holder), next_actor=_next_actor(message))
+            )
+            message.fail()
+        elif action is Action.RESCHEDULE:
+            self.put_back("server", claim, message, holder.message_id)
+        else:
+            self._tell_refused("server", claim, message, holder)
+            self.count_as_done(message)
+        msg = f"{action.value}: the lock is held by message {holder.message_id}"
+        raise SkipMessage(msg)
+
+    def put_back(self, side: Side, claim: Claim, message: Message[Any] | MessageProxy, holder_id: str) -> None:
+        """Send the same message again after ``reschedule_delay``, growing with jitter, its retries untouched.
+
+        Arguments:
+            side: Where it is; a delivered message keeps its queue lock, one that is sent does not have it yet.
+            claim: What it asks for.
+            message: The message.
+            holder_id: Who is in the way.
+        """
+        base = claim.options.reschedule_delay
+        _, delay_ms = compute_backoff(claim.ticket.rescheduled, factor=base, max_backoff=base * _LONGEST_BACKOFF)
+        again = waiting(message)
+        stamp(again, claim.ticket.put_back(held=side == "server" and claim.ticket.held))
+        if side == "client":
+            self._guard.enqueue_passively(again, delay=delay_ms)
+        else:
+            self._enqueue_instead(again, message, delay_ms)
+        self._tell_rescheduled(claim, side, _name(side, claim), holder_id, delay_ms)
+
+    def put_back_redelivered(self, claim: Claim, message: MessageProxy, delay_ms: int) -> None:
+        """Send a message again whose earlier delivery may be running yet, past every lock and whatever its strategy.
+
+        Arguments:
+            claim: What it asks for.
+            message: The delivered message.
+            delay_ms: When it is tried again, in milliseconds.
+        """
+        again = waiting(message)
+        stamp(again, claim.ticket.put_back(held=claim.ticket.held, redelivered=True))
+        self._enqueue_instead(again, message, delay_ms)
+        self._tell_rescheduled(claim, "server", "redelivery", message.message_id, delay_ms)
+
+    def _enqueue_instead(self, again: Message[Any], delivered: Message[Any] | MessageProxy, delay_ms: int) -> None:
+        self._broker.enqueue(again, delay=delay_ms)
+        # The result comes with the run: without this, Results stores None for the skip.
+        delivered.options["store_results"] = False
+
+    def _tell_rescheduled(self, claim: Claim, side: Side, strategy: str, holder_id: str, delay_ms: int) -> None:
+        self._journal.tell(
+            events.Rescheduled(
+                **claim.facts(),
+                side=side,
+                strategy=strategy,
+                holder_id=holder_id,
+                delay_ms=delay_ms,
+                attempt=claim.ticket.rescheduled + 1,
+            )
+        )
+
+    def merge(self, claim: Claim, message: Message[Any], holder: Holder) -> NoReturn:
+        """Let a retry go: a newer copy of it waits.
+
+        Raises:
+            NotEnqueued: Always.
+        """
+        next_actor = _next_actor(message)
+        self._journal.tell(
+            events.Merged(**claim.facts(), holder_id=holder.message_id, next_actor=next_actor),
+            level=logging.WARNING if next_actor else None,
+        )
+        self.count_as_done(message)
+        raise self._not_enqueued("discarded", claim, message, holder)
+
+    def superseded(self, claim: Claim, message: Message[Any] | MessageProxy, by_id: str) -> None:
+        """Say that a message whose place was taken came up and is skipped."""
+        next_actor = _next_actor(message)
+        self._journal.tell(
+            events.Superseded(**claim.facts(), by_id=by_id, next_actor=next_actor),
+            level=logging.WARNING if next_actor else None,
+        )
+        self.count_as_done(message)
+
+    def count_as_done(self, message: Message[Any] | MessageProxy) -> None:
+        """Count a message that will not run as done in its group, so that the completion callbacks fire."""
+        if not message.options.get("group_completion_uuid"):
+            return
+        for middleware in self._broker.middleware:
+            if isinstance(middleware, GroupCallbacks):
+                try:
+                    middleware.after_process_message(self._broker, message)
+                except Exception as exc:  # noqa: BLE001 - as Dramatiq does when the same hook raises after a run
+                    self._journal.complain("group_not_counted", exc, message_id=message.message_id)
+
+    def _strategy(self, side: Side, claim: Claim) -> Strategy:
+        name = claim.options.client if side == "client" else claim.options.server
+        return SILENCE if name is None else self._strategies[name]
+
+    def _reject(self, claim: Claim, message: Message[Any], holder: Holder) -> None:
+        letter = waiting(message)
+        stamp(letter, claim.ticket)
+        self._adapter.dead_letter(letter, self._duplicate(claim, holder))
+        self._journal.tell(
+            events.Rejected(**claim.facts(), **_because("client", claim, holder), next_actor=_next_actor(message))
+        )
+
+    def _tell_refused(
+        self,
+        side: Side,
+        claim: Claim,
+        message: Message[Any] | MessageProxy,
+        holder: Holder,
+        *,
+        level: int | None = None,
+    ) -> None:
+        next_actor = _next_actor(message)
+        if level is None and next_actor:
+            level = logging.WARNING
+        elif level is None and side == "client" and self._strategy(side, claim) is SILENCE:
+            level = 0
+        self._journal.tell(
+            events.Refused(**claim.facts(), **_because(side, claim, holder), next_actor=next_actor), level=level
+        )
+
+    @staticmethod
+    def _duplicate(claim: Claim, holder: Holder) -> DuplicateMessage:
+        ticket = claim.ticket
+        text = (
+            f"message {ticket.message_id} of actor {claim.actor_name!r} is a duplicate: its {claim.lock.name} lock "
+            f"{ticket.digest} is held by message {holder.message_id} on queue {holder.queue_name!r}"
+        )
+        return DuplicateMessage(
+            text,
+            message_id=ticket.message_id,
+            actor_name=claim.actor_name,
+            digest=ticket.digest,
+            holder_id=holder.message_id,
+        )
+
+    @staticmethod
+    def _not_enqueued(action: str, claim: Claim, message: Message[Any], holder: Holder) -> NotEnqueued:
+        noted = claim.ticket.with_outcome(
+            action,
+            holder_id=holder.message_id,
+            holder_queue=q_name(holder.queue_name),
+            holder_actor=holder.actor_name,
+        )
+        stamp(message, noted)
+        return NotEnqueued(message)
+
+
+def waiting(message: Message[Any] | MessageProxy) -> Message[Any]:
+    """Copy a message as it was before it was delayed: on its own queue, without ``eta``."""
+    copy: Message[Any] = message.copy(queue_name=q_name(message.queue_name))
+    copy.options.pop("eta", None)
+    return copy
+
+
+def _next_actor(message: Message[Any] | MessageProxy) -> str | None:
+    target = message.options.get("pipe_target")
+    return target.get("actor_name") if isinstance(target, dict) else None
+
+
+def _name(side: Side, claim: Claim) -> str:
+    name = claim.options.client if side == "client" else claim.options.server
+    return name or ("none" if side == "client" else "reschedule")
+
+
+def _because(side: Side, claim: Claim, holder: Holder) -> dict[str, str]:
+    return {"side": side, "strategy": _name(side, claim), "holder_id": holder.message_id}

@@ -1,0 +1,153 @@
+"""What runs in this process, and who is sending.
+
+The hooks of one delivery come one after the other on one thread (``worker.WorkerThread.process_message``), so what
+is known of it is kept there. Two questions need it later. At an ack: did somebody enqueue this very message again
+during its delivery (a retry, a reschedule, the job itself)? Then the message goes on, and the ack is not its end. At
+an enqueue: is the caller a program that an exception can reach, or Dramatiq itself, which would lose the message?
+"""
+
+from __future__ import annotations
+
+import enum
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dramatiq_unique.claims import Claim
+    from dramatiq_unique.store import Lease
+
+__all__ = ["Deliveries", "Delivery"]
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One delivery of one message.
+
+    Arguments:
+        message_id: The message.
+        claim: The locks it asks for, once they are known.
+        token: What makes this delivery the owner of its run lock.
+        leases: What is renewed while it runs.
+        settled: Whether its locks were settled at the start.
+        run_held: Whether it has its run lock.
+        queue_held: Whether its message has a queue lock that this delivery has to let go.
+        requeued: Whether its message was enqueued again meanwhile.
+        in_body: Whether the actor is running.
+    """
+
+    message_id: str
+    claim: Claim | None = None
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    leases: list[Lease] = field(default_factory=list)
+    settled: bool = False
+    run_held: bool = False
+    queue_held: bool = False
+    requeued: bool = False
+    in_body: bool = False
+
+
+class Caller(enum.Enum):
+    """Whose thread this is."""
+
+    PROGRAM = "program"
+    DRAMATIQ = "dramatiq"
+
+
+class _Thread(threading.local):
+    caller = Caller.PROGRAM
+    delivery: Delivery | None = None
+    superseded_id: str | None = None
+
+    def __init__(self) -> None:
+        self.requeued: set[str] = set()
+
+
+class Deliveries:
+    """The deliveries of one process."""
+
+    def __init__(self) -> None:
+        self._thread = _Thread()
+        self._lock = threading.Lock()
+        self._open: dict[str, list[Delivery]] = {}
+
+    def enter_thread(self) -> None:
+        """Note that this is a thread of Dramatiq's, a worker's or a consumer's."""
+        self._thread.caller = Caller.DRAMATIQ
+
+    @property
+    def sent_by_dramatiq(self) -> bool:
+        """Whether an enqueue on this thread now is Dramatiq's own: outside an actor's body, on its threads."""
+        delivery = self._thread.delivery
+        return self._thread.caller is Caller.DRAMATIQ and not (delivery is not None and delivery.in_body)
+
+    def open(self, message_id: str) -> Delivery:
+        """Begin a delivery on this thread; one that was never acknowledged is over."""
+        if self._thread.delivery is not None:
+            self.close(self._thread.delivery.message_id)
+        delivery = Delivery(message_id)
+        self._thread.delivery = delivery
+        with self._lock:
+            self._open.setdefault(message_id, []).append(delivery)
+        return delivery
+
+    def here(self, message_id: str) -> Delivery | None:
+        """Find the delivery of a message on this thread."""
+        delivery = self._thread.delivery
+        return delivery if delivery is not None and delivery.message_id == message_id else None
+
+    def in_body(self, message_id: str) -> bool:
+        """Tell whether the actor of a message is running somewhere in this process."""
+        with self._lock:
+            return any(delivery.in_body for delivery in self._open.get(message_id, ()))
+
+    def body_ended(self) -> None:
+        """Note that the actor on this thread is done."""
+        if self._thread.delivery is not None:
+            self._thread.delivery.in_body = False
+
+    def note_requeued(self, message_id: str) -> None:
+        """Note that a message was enqueued again, so that the ack of its delivery is not its end.
+
+        On another thread than the delivery's (the event loop of an async actor) every delivery of it is noted.
+        """
+        here = self.here(message_id)
+        if here is not None:
+            here.requeued = True
+            return
+        if self._thread.caller is Caller.DRAMATIQ:
+            self._thread.requeued.add(message_id)
+        with self._lock:
+            for delivery in self._open.get(message_id, ()):
+                delivery.requeued = True
+
+    def note_superseded(self, message_id: str) -> None:
+        """Note that a message was found superseded on this thread, and is about to be acknowledged."""
+        self._thread.superseded_id = message_id
+
+    def take_superseded(self, message_id: str) -> bool:
+        """Tell once whether a message was found superseded on this thread."""
+        found = self._thread.superseded_id == message_id
+        if found:
+            self._thread.superseded_id = None
+        return found
+
+    def was_requeued(self, message_id: str) -> bool:
+        """Tell whether a message that is about to be acknowledged on this thread was enqueued again."""
+        here = self.here(message_id)
+        return message_id in self._thread.requeued or (here is not None and here.requeued)
+
+    def close(self, message_id: str) -> None:
+        """End the delivery of a message on this thread."""
+        self._thread.requeued.clear()
+        here = self.here(message_id)
+        if here is None:
+            return
+        self._thread.delivery = None
+        with self._lock:
+            left = [delivery for delivery in self._open[message_id] if delivery is not here]
+            if left:
+                self._open[message_id] = left
+            else:
+                del self._open[message_id]

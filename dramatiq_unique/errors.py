@@ -1,0 +1,58 @@
+"""What this package raises.
+
+::
+
+    dramatiq.middleware.MiddlewareError
+    └── UniqueError
+        ├── InvalidLockOptions      the options of an actor or a message cannot work
+        ├── DuplicateMessage        the lock is full and the strategy is "raise"
+        └── LockStoreUnavailable    Redis cannot be reached, or refuses to work
+
+The root is a :class:`dramatiq.middleware.MiddlewareError` because that is the only kind of exception that
+Dramatiq lets out of a ``before_*`` hook (``Broker.emit_before``); anything else is logged there and the message
+goes on, without its lock.
+"""
+
+from __future__ import annotations
+
+from dramatiq.middleware import MiddlewareError
+
+__all__ = ["DuplicateMessage", "InvalidLockOptions", "LockStoreUnavailable", "UniqueError"]
+
+
+class UniqueError(MiddlewareError):
+    """The root of everything this package raises on purpose."""
+
+
+class InvalidLockOptions(UniqueError):
+    """The lock options of an actor or a message cannot work, or do not fit its arguments.
+
+    Raised when an actor is declared, when the middleware is made, and from ``send`` where the fault is in the
+    options or the arguments of that one message.
+    """
+
+
+class DuplicateMessage(UniqueError):
+    """The lock that a message needs is full, and ``on_conflict`` says ``"raise"``.
+
+    Arguments:
+        text: What happened, for people.
+        message_id: The message that was refused.
+        actor_name: Its actor.
+        digest: The digest of the lock.
+        holder_id: The ``message_id`` in the way.
+    """
+
+    def __init__(self, text: str, *, message_id: str, actor_name: str, digest: str, holder_id: str | None) -> None:
+        super().__init__(text)
+        self.message_id = message_id
+        self.actor_name = actor_name
+        self.digest = digest
+        self.holder_id = holder_id
+
+
+class LockStoreUnavailable(UniqueError):
+    """Redis cannot be reached, or refuses to work (read-only, out of memory, no permission).
+
+    The driver's own error is its ``__cause__``.
+    """

@@ -1,0 +1,132 @@
+"""Around ``broker.enqueue``: a refusal is quiet, and a message that was not stored gives its lock back.
+
+Dramatiq has no way to refuse a message quietly from ``before_enqueue``: whatever is raised there reaches the caller
+of ``send`` (https://github.com/Bogdanp/dramatiq/issues/276). So the ``enqueue`` of the broker *instance* is wrapped
+once. https://github.com/Bogdanp/dramatiq/pull/890 would add ``SkipEnqueue``, which a broker catches itself; where
+that exists, :class:`NotEnqueued` is one, never arrives here, and what is left of the wrapper is giving back.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import dramatiq.middleware
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dramatiq import Broker, Message
+    from dramatiq.broker import MessageProxy
+
+    from dramatiq_unique.claims import Claim
+    from dramatiq_unique.store import Holder
+__all__ = ["Attempt", "Guard", "NotEnqueued"]
+
+_Refusal: type[Exception] = getattr(dramatiq.middleware, "SkipEnqueue", dramatiq.middleware.MiddlewareError)
+
+
+class NotEnqueued(_Refusal):  # type: ignore[misc, valid-type]
+    """A message is quietly not enqueued. Never leaves this package.
+
+    Arguments:
+        message: What the sender gets back, with its outcome on it.
+    """
+
+    def __init__(self, message: Message[Any]) -> None:
+        super().__init__(f"message {message.message_id} is not enqueued")
+        self.message = message
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One call of ``broker.enqueue``.
+
+    Arguments:
+        passive: Whether the message goes in without asking for a lock.
+        claim: What it asked for.
+        taken: Whether a lock was newly taken for it.
+        replaced: Whose place was taken with it.
+    """
+
+    passive: bool = False
+    claim: Claim | None = None
+    taken: bool = False
+    replaced: Holder | None = None
+
+
+class Attempts(Protocol):
+    """Who hears how an attempt ended."""
+
+    def stored(self, message: Message[Any], attempt: Attempt) -> None:
+        """The message is in the broker."""
+
+    def give_back(self, attempt: Attempt) -> None:
+        """The message is not in the broker."""
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+
+
+class Guard:
+    """The wrapper of one broker's ``enqueue``.
+
+    Arguments:
+        broker: The broker; its instance attribute ``enqueue`` is replaced.
+        attempts: Hears how each attempt ended.
+    """
+
+    def __init__(self, broker: Broker, attempts: Attempts) -> None:
+        self._enqueue = broker.enqueue
+        self._attempts = attempts
+        self._stack = _Stack()
+        broker.enqueue = self.enqueue  # type: ignore[method-assign]
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that is under way on this thread.
+
+        A throw-away one where the class's own ``enqueue`` was called past the wrapper.
+        """
+        return self._stack.attempts[-1] if self._stack.attempts else Attempt()
+
+    def enqueue(self, message: Message[Any] | MessageProxy, *, delay: int | None = None) -> Message[Any]:
+        """Enqueue a message, as the broker's own ``enqueue`` does.
+
+        The message goes in as a copy, since some brokers write options into what they are given, and a ticket must
+        not end up on a message that the caller may use again.
+
+        Arguments:
+            message: The message.
+            delay: Its delay in milliseconds.
+
+        Returns:
+            The message as stored, or as refused.
+        """
+        with self._under_way(Attempt()) as attempt:
+            try:
+                stored = self._enqueue(message.copy(), delay=delay)
+            except NotEnqueued as refusal:
+                return refusal.message
+            except BaseException:
+                self._attempts.give_back(attempt)
+                raise
+        self._attempts.stored(stored, attempt)
+        return stored
+
+    def enqueue_passively(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Enqueue a message without asking for a lock."""
+        with self._under_way(Attempt(passive=True)):
+            return self._enqueue(message.copy(), delay=delay)
+
+    @contextmanager
+    def _under_way(self, attempt: Attempt) -> Iterator[Attempt]:
+        self._stack.attempts.append(attempt)
+        try:
+            yield attempt
+        finally:
+            self._stack.attempts.pop()

@@ -1,0 +1,155 @@
+"""What deliveries hold: kept while they run, let go when they are done, made good where that could not be done."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from dramatiq_unique import events
+from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.keeper import Keeper, Pending
+from dramatiq_unique.lock_types import Until
+from dramatiq_unique.store import Kind, Lease
+from dramatiq_unique.unlock_hook import call_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dramatiq import Message
+    from dramatiq.broker import MessageProxy
+
+    from dramatiq_unique.claims import Claim
+    from dramatiq_unique.deliveries import Delivery
+    from dramatiq_unique.journal import Journal
+    from dramatiq_unique.store import Holder, RedisStore
+
+__all__ = ["Holding"]
+
+
+class Holding:
+    """Keeps locks and lets them go. Nothing here raises: a finished job is never failed because of its lock.
+
+    Arguments:
+        store: The locks.
+        journal: Where facts are told.
+    """
+
+    def __init__(self, store: RedisStore, journal: Journal) -> None:
+        self._store = store
+        self._journal = journal
+        self._keeper = Keeper(store.renew, self._lost, self._could_not_renew)
+        self._claims: dict[Lease, Claim] = {}
+
+    def hold(self, claim: Claim, delivery: Delivery, lease_ms: int) -> None:
+        """Note what a delivery holds, and keep it while it runs.
+
+        Arguments:
+            claim: What its message asked for, and got.
+            delivery: The delivery.
+            lease_ms: How far ahead each renewal moves a deadline.
+        """
+        delivery.settled = True
+        delivery.run_held = claim.lock.run
+        delivery.queue_held = claim.lock.queue is Until.END
+        digest, message_id = claim.ticket.digest, claim.ticket.message_id
+        if delivery.run_held:
+            delivery.leases.append(Lease(digest, Kind.RUN, message_id, delivery.token, lease_ms))
+        if delivery.queue_held and claim.ticket.ttl_ms:
+            delivery.leases.append(Lease(digest, Kind.QUEUE, message_id, "-", lease_ms))
+        for lease in delivery.leases:
+            self._claims[lease] = claim
+            self._keeper.hold(lease)
+
+    def let_go(
+        self, claim: Claim, message: Message[Any] | MessageProxy, delivery: Delivery | None, *, queue: bool, run: bool
+    ) -> None:
+        """Let go of locks, now or in the background, and keep nothing of the delivery any longer.
+
+        Arguments:
+            claim: What the message asked for.
+            message: The message, for ``after_unlock``.
+            delivery: Its delivery, where it had one.
+            queue: Whether to let its queue lock go.
+            run: Whether to let its run lock go.
+        """
+        lasts_ms = claim.hold_ms() if queue else max((lease.lease_ms for lease in _leases(delivery)), default=0)
+        self._keep_no_longer(delivery)
+        if not queue and not run:
+            return
+        token = delivery.token if delivery is not None else ""
+
+        def release() -> None:
+            queue_gone, run_gone = self._store.finish(
+                claim.ticket.digest, claim.ticket.message_id, token=token, queue=queue, run=run
+            )
+            self.released(claim, message, queue=queue_gone, run=run_gone)
+
+        self._now_or_later(claim, release, lasts_ms)
+        if delivery is not None:
+            delivery.run_held = delivery.run_held and not run
+            delivery.queue_held = delivery.queue_held and not queue
+
+    def give_back(self, claim: Claim, replaced: Holder | None) -> None:
+        """Give back the lock of a message that was not stored, to the holder whose place it took if there is one."""
+
+        def restore() -> None:
+            if not self._store.restore(claim.ticket.digest, claim.ticket.message_id, replaced) and replaced:
+                self._journal.complain(
+                    "replaced_message_was_skipped", None, **claim.ids(), replaced_id=replaced.message_id
+                )
+
+        self._now_or_later(claim, restore, claim.hold_ms())
+
+    def forget(self, claim: Claim, superseded_id: str) -> None:
+        """Forget that a message was superseded, now that it is gone from the broker."""
+        self._now_or_later(claim, lambda: self._store.forget(claim.ticket.digest, superseded_id), claim.hold_ms())
+
+    def released(self, claim: Claim, message: Message[Any] | MessageProxy, *, queue: bool, run: bool) -> None:
+        """Say which locks were let go by code, and call ``after_unlock`` for the one that it waits for."""
+        for kind, gone in ((Kind.QUEUE, queue), (Kind.RUN, run)):
+            if gone:
+                self._journal.tell(events.Released(**claim.facts(), kind=kind.value))
+        hook = claim.options.after_unlock
+        if hook is None or not (run if claim.lock.run else queue):
+            return
+        try:
+            call_hook(hook, message)
+        except Exception as exc:  # noqa: BLE001 - it cannot fail the job
+            self._journal.tell(events.AfterUnlockFailed(**claim.facts(), error=type(exc).__name__), exc_info=exc)
+
+    def stop(self) -> None:
+        """Stop keeping, once the worker has shut down; what could not be let go is tried once more."""
+        self._keeper.stop()
+
+    def _now_or_later(self, claim: Claim, release: Callable[[], None], lasts_ms: int) -> None:
+        try:
+            release()
+        except LockStoreUnavailable as exc:
+            self._journal.tell(
+                events.StoreError(**claim.facts(), operation="release", error=str(exc), consequence="later")
+            )
+            self._keeper.later(Pending(release, time.monotonic() + lasts_ms / 1000))
+
+    def _keep_no_longer(self, delivery: Delivery | None) -> None:
+        for lease in _leases(delivery):
+            self._keeper.drop(lease)
+            self._claims.pop(lease, None)
+        if delivery is not None:
+            delivery.leases = []
+
+    def _lost(self, lease: Lease) -> None:
+        claim = self._claims.pop(lease, None)
+        if claim is not None:
+            self._journal.tell(events.LeaseLost(**claim.facts(), kind=lease.kind.value))
+
+    def _could_not_renew(self, leases: Sequence[Lease], error: LockStoreUnavailable) -> None:
+        for lease in leases:
+            claim = self._claims.get(lease)
+            if claim is not None:
+                self._journal.tell(
+                    events.StoreError(**claim.facts(), operation="renew", error=str(error), consequence="later")
+                )
+
+
+def _leases(delivery: Delivery | None) -> Sequence[Lease]:
+    return delivery.leases if delivery is not None else ()

@@ -1,0 +1,62 @@
+"""The five lock types: which locks a message needs, and when each one is let go.
+
+A lock type is a row. Everything that happens to a message (:mod:`dramatiq_unique.life`) reads the columns of its
+row and never its name, so a sixth row works as well as the first five::
+
+    UniqueMiddleware(lock_types=[LockType("until_executed_alone", queue=Until.END, run=True)])
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["LOCK_TYPES", "LockType", "Until"]
+
+
+class Until(enum.Enum):
+    """When the queue lock of a message is let go."""
+
+    START = "start"
+    """Just before the actor runs."""
+
+    END = "end"
+    """After the actor succeeds, or once the message has ended for good."""
+
+    EXPIRY = "expiry"
+    """Never by code: ``lock_ttl`` after it was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockType:
+    """One row of the table.
+
+    Arguments:
+        name: What stands in ``lock=``.
+        queue: When the queue lock, which the *message* takes at enqueue, is let go. ``None``: there is none, and
+            enqueueing is free.
+        run: Whether a *delivery* takes a run lock before the actor runs, let go after it however it ended.
+    """
+
+    name: str
+    queue: Until | None = None
+    run: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a row that locks nothing.
+
+        Raises:
+            ValueError: Neither lock is taken.
+        """
+        if self.queue is None and not self.run:
+            msg = f"lock type {self.name!r} takes neither a queue lock nor a run lock: give it queue=Until... or run=True"
+            raise ValueError(msg)
+
+
+LOCK_TYPES: tuple[LockType, ...] = (
+    LockType("until_executing", queue=Until.START),
+    LockType("until_executed", queue=Until.END),
+    LockType("until_expired", queue=Until.EXPIRY),
+    LockType("while_executing", run=True),
+    LockType("until_and_while_executing", queue=Until.START, run=True),
+)

@@ -1,0 +1,263 @@
+"""The middleware: Dramatiq's hooks, and what each one means for the locks."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis
+from dramatiq import Middleware
+
+from dramatiq_unique.after_body import AfterBody
+from dramatiq_unique.brokers import adapter_for, client_of
+from dramatiq_unique.claims import SAFETY_MS, Claims
+from dramatiq_unique.conflicts import Conflicts
+from dramatiq_unique.deliveries import Deliveries
+from dramatiq_unique.durations import to_ms
+from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.guard import Guard
+from dramatiq_unique.holding import Holding
+from dramatiq_unique.journal import Journal
+from dramatiq_unique.life import Life
+from dramatiq_unique.lock_types import LOCK_TYPES
+from dramatiq_unique.options import OPTION_NAMES, OptionRules
+from dramatiq_unique.store import RedisStore
+from dramatiq_unique.strategies import strategy_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dramatiq import Actor, Broker, Message, Worker
+    from dramatiq.broker import MessageProxy
+    from dramatiq.worker import ConsumerThread, WorkerThread
+
+    from dramatiq_unique.events import Event
+    from dramatiq_unique.lock_types import LockType
+    from dramatiq_unique.strategies import Strategy
+
+__all__ = ["UniqueMiddleware"]
+
+URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
+
+Subscriber = TypeVar("Subscriber", bound="Callable[[Event], object]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The middleware on one broker."""
+
+    claims: Claims
+    deliveries: Deliveries
+    holding: Holding
+    guard: Guard
+    life: Life
+    after_body: AfterBody
+
+
+class UniqueMiddleware(Middleware):
+    """Keeps the same job from being queued or run twice.
+
+    ::
+
+        broker.add_middleware(UniqueMiddleware())
+
+        @dramatiq.actor(lock="until_executing")
+        def reindex_product(product_id): ...
+
+    It works at any place in the broker's list of middleware, added before or after the actors are declared. One
+    instance serves one application; on several brokers it keeps their locks apart by actor and queue only.
+
+    Arguments:
+        client: The Redis that holds the locks: a synchronous :class:`redis.Redis` or what behaves like one
+            (a Sentinel's master, ``fakeredis.FakeRedis``).
+        url: Its URL instead. With neither: the environment's ``DRAMATIQ_UNIQUE_URL``, else the Redis broker's own
+            client, else Redis on this host.
+        prefix: What every key begins with.
+        on_conflict: What happens to a duplicate, unless the actor or the message says otherwise: ``"log"``,
+            ``"raise"``, ``"reject"``, ``"replace"``, ``"reschedule"``, one of ``strategies``, or
+            ``{"client": ..., "server": ...}``. Unset: refused silently at enqueue, rescheduled at the worker.
+        lock_ttl: The longest life of a lock in seconds or as a timedelta, unless the actor or the message says
+            otherwise. Unset: as long as the message.
+        lease: How long a run lock outlives a worker that was killed, in seconds or as a timedelta; it is renewed at
+            a third of that. At least one second.
+        on_store_error: ``"raise"``: where Redis cannot be reached nothing is enqueued or run without its lock.
+            ``"ignore"``: it is, and said loudly.
+        enabled: ``False``: the options are checked, and nothing is locked.
+        lock_types: More rows for the table of lock types; a built-in name is replaced.
+        strategies: More strategies, by name; a built-in name is replaced.
+        defaults: Any other lock option, as a default for all actors.
+
+    Raises:
+        InvalidLockOptions: One of these is wrong.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis | None = None,
+        *,
+        url: str | None = None,
+        prefix: str = "dramatiq-unique",
+        on_conflict: str | Mapping[str, str | None] | None = None,
+        lock_ttl: object = None,
+        lease: object = 30,
+        on_store_error: str = "raise",
+        enabled: bool = True,
+        lock_types: Iterable[LockType] = (),
+        strategies: Mapping[str, Strategy] | None = None,
+        **defaults: object,
+    ) -> None:
+        self.enabled = enabled
+        self._client = client
+        self._url = url
+        self._prefix = prefix
+        self._lease_ms = _checked_lease_ms(lease)
+        self._without_store = _checked_on_store_error(on_store_error) == "ignore"
+        self._strategies = strategy_table(strategies)
+        if client is not None and url is not None:
+            msg = "UniqueMiddleware: client and url do not go together; keep one"
+            raise InvalidLockOptions(msg)
+        given = defaults | {"on_conflict": on_conflict, "lock_ttl": lock_ttl}
+        self._rules = OptionRules((*LOCK_TYPES, *lock_types), self._strategies, given)
+        self._journal = Journal()
+        self._brokers: weakref.WeakKeyDictionary[Broker, _Bound] = weakref.WeakKeyDictionary()
+
+    def subscribe(self, function: Subscriber) -> Subscriber:
+        """Hear every event (:mod:`dramatiq_unique.events`); also usable as a decorator.
+
+        Arguments:
+            function: Called with the event, in the thread where it happened. What it raises is logged and harms
+                nobody.
+
+        Returns:
+            The function.
+        """
+        self._journal.subscribe(function)
+        return function
+
+    @property
+    def actor_options(self) -> set[str]:
+        """The options that actors may carry."""
+        return set(OPTION_NAMES)
+
+    # Declaration
+
+    def before_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
+        """Check the options of an actor; a wrong one is raised where it is declared."""
+        self._on(broker).claims.declare(actor)
+
+    def after_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
+        """Check the options of an actor that was declared before the middleware was added."""
+        self._on(broker).claims.declare(actor)
+
+    def after_declare_queue(self, broker: Broker, queue_name: str) -> None:  # noqa: ARG002 - the hook's signature
+        """Meet the broker, before anything is sent."""
+        self._on(broker)
+
+    # Enqueue
+
+    def before_enqueue(self, broker: Broker, message: Message[Any], delay: float | None) -> None:
+        """Take the queue lock of a message."""
+        if self.enabled:
+            on = self._on(broker)
+            on.life.enqueue(message, delay, on.guard.attempt)
+
+    # Worker
+
+    def before_worker_boot(self, broker: Broker, worker: Worker) -> None:  # noqa: ARG002 - the hook's signature
+        """Be the first to hear when an actor is done, wherever this middleware stands."""
+        after_body = self._on(broker).after_body
+        # A new list: Dramatiq is walking the old one right now.
+        broker.middleware = [*(m for m in broker.middleware if m is not after_body), after_body]
+
+    def after_worker_thread_boot(self, broker: Broker, thread: WorkerThread) -> None:  # noqa: ARG002 - the hook's signature
+        """Know this thread as Dramatiq's."""
+        self._on(broker).deliveries.enter_thread()
+
+    def after_consumer_thread_boot(self, broker: Broker, thread: ConsumerThread) -> None:  # noqa: ARG002 - the hook's signature
+        """Know this thread as Dramatiq's."""
+        self._on(broker).deliveries.enter_thread()
+
+    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
+        """Settle the locks of a delivery before its actor runs."""
+        if self.enabled:
+            self._on(broker).life.start(message)
+
+    def after_process_message(
+        self,
+        broker: Broker,
+        message: MessageProxy,
+        *,
+        result: Any | None = None,  # noqa: ANN401, ARG002 - the hook's signature
+        exception: BaseException | None = None,
+    ) -> None:
+        """Let go of what ends with the actor, where it was not done first thing (:class:`AfterBody`)."""
+        self._on(broker).life.finish(message, exception)
+
+    def before_ack(self, broker: Broker, message: MessageProxy) -> None:
+        """Let go of everything, if this ack is the end of the message."""
+        self._on(broker).life.end(message, dead=False)
+
+    def before_nack(self, broker: Broker, message: MessageProxy) -> None:
+        """Let go of everything: a nack is always the end of a message."""
+        self._on(broker).life.end(message, dead=True)
+
+    def after_ack(self, broker: Broker, message: MessageProxy) -> None:
+        """Forget the delivery."""
+        self._on(broker).life.close(message)
+
+    after_nack = after_ack
+
+    def after_worker_shutdown(self, broker: Broker, worker: Worker) -> None:  # noqa: ARG002 - the hook's signature
+        """Stop keeping leases."""
+        self._on(broker).holding.stop()
+
+    # Binding
+
+    def _on(self, broker: Broker) -> _Bound:
+        bound = self._brokers.get(broker)
+        if bound is None:
+            bound = self._brokers[broker] = self._bind(broker)
+        return bound
+
+    def _bind(self, broker: Broker) -> _Bound:
+        client = self._client or _client_for(broker, self._url)
+        store = RedisStore(client, prefix=self._prefix, memory_ms=SAFETY_MS)
+        claims, deliveries, holding = Claims(self._rules), Deliveries(), Holding(store, self._journal)
+        life = Life(
+            store=store,
+            claims=claims,
+            deliveries=deliveries,
+            holding=holding,
+            journal=self._journal,
+            lease_ms=self._lease_ms,
+            without_store=self._without_store,
+        )
+        guard = Guard(broker, life)
+        adapter = adapter_for(broker, guard.enqueue_passively)
+        life.adapter = adapter
+        life.conflicts = Conflicts(broker, adapter, guard, self._journal, self._strategies)
+        return _Bound(claims, deliveries, holding, guard, life, AfterBody(life.finish))
+
+
+def _client_for(broker: Broker, url: str | None) -> redis.Redis:
+    url = url or os.environ.get(URL_VARIABLE)
+    if url:
+        return redis.Redis.from_url(url)
+    return client_of(broker) or redis.Redis()
+
+
+def _checked_lease_ms(lease: object) -> int:
+    try:
+        return to_ms(lease)
+    except ValueError as exc:
+        msg = f"UniqueMiddleware: lease {exc}"
+        raise InvalidLockOptions(msg) from None
+
+
+def _checked_on_store_error(value: str) -> str:
+    if value not in ("raise", "ignore"):
+        msg = f"UniqueMiddleware: on_store_error must be 'raise' or 'ignore', not {value!r}"
+        raise InvalidLockOptions(msg)
+    return value

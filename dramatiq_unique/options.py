@@ -1,0 +1,281 @@
+"""The lock options: what each one takes, and which level wins.
+
+Every option may stand on the middleware (a default for all), on the actor, and, where JSON can carry it, on one
+message. Message beats actor beats middleware, option by option; ``on_conflict`` side by side. A wrong one raises
+:class:`~dramatiq_unique.InvalidLockOptions` with the actor, the option, and what would be right.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dramatiq_unique.durations import to_ms
+from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.lock_types import LockType, Until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from dramatiq_unique.strategies import Strategy
+
+__all__ = ["OPTION_NAMES", "ActorFacts", "LockOptions", "OptionRules"]
+
+
+class ActorFacts(Protocol):
+    """What the options are checked against."""
+
+    @property
+    def actor_name(self) -> str:
+        """The actor's name."""
+
+    @property
+    def parameters(self) -> Collection[str]:
+        """The names of its parameters."""
+
+    def method(self, name: str) -> Callable[..., Any] | None:
+        """Find a method of a class-based actor by name; ``None`` where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions:
+    """The options of one actor or one message, resolved and checked. Times are in milliseconds."""
+
+    lock: LockType | None
+    lock_ttl: int | Callable[..., object] | None
+    lock_timeout: int
+    lock_limit: int
+    lock_args: tuple[str, ...] | None
+    lock_args_method: Callable[..., object] | None
+    unique_across_queues: bool
+    unique_across_actors: bool
+    client: str | None
+    server: str | None
+    reschedule_delay: int
+    reschedule_limit: int | None
+    after_unlock: Callable[..., object] | None
+    lock_info: bool
+
+
+def _guess(word: object, known: Iterable[str]) -> str:
+    """End a sentence with what was probably meant."""
+    close = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _one_of(value: object, known: Mapping[str, object]) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    msg = f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{_guess(value, known)}"
+    raise ValueError(msg)
+
+
+def _parse_ttl(value: object) -> object:
+    return value if value is None or callable(value) else to_ms(value)
+
+
+def _parse_wait(value: object) -> object:
+    return to_ms(value, zero=True)
+
+
+def _parse_count(value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        msg = f"must be a whole number, {least} or more, not {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+def _parse_limit(value: object) -> object:
+    return _parse_count(value, 1)
+
+
+def _parse_optional_count(value: object) -> object:
+    return None if value is None else _parse_count(value, 0)
+
+
+def _parse_flag(value: object) -> object:
+    if not isinstance(value, bool):
+        msg = f"must be True or False, not {value!r}"
+        raise ValueError(msg)  # noqa: TRY004 - one kind of error for every wrong value
+    return value
+
+
+def _parse_names(value: object) -> object:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        msg = f"must be a list of parameter names, not the string {value!r}; did you mean [{value!r}]?"
+        raise ValueError(msg)  # noqa: TRY004 - one kind of error for every wrong value
+    if not isinstance(value, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in value):
+        msg = f"must be a list of parameter names, not {value!r}"
+        raise ValueError(msg)
+    return tuple(sorted(set(value)))
+
+
+def _parse_key(value: object) -> object:
+    if value is None or callable(value) or isinstance(value, str):
+        return value
+    msg = f"must be a callable of the actor's arguments, or the name of a method, not {value!r}"
+    raise ValueError(msg)
+
+
+def _parse_hook(value: object) -> object:
+    if value is None or callable(value):
+        return value
+    msg = f"must be callable, not {value!r}"
+    raise ValueError(msg)
+
+
+_PARSERS: dict[str, tuple[object, Callable[[object], object]]] = {
+    "lock_ttl": (None, _parse_ttl),
+    "lock_timeout": (0, _parse_wait),
+    "lock_limit": (1, _parse_limit),
+    "lock_args": (None, _parse_names),
+    "lock_args_method": (None, _parse_key),
+    "unique_across_queues": (False, _parse_flag),
+    "unique_across_actors": (False, _parse_flag),
+    "reschedule_delay": (5, _parse_wait),
+    "reschedule_limit": (None, _parse_optional_count),
+    "after_unlock": (None, _parse_hook),
+    "lock_info": (False, _parse_flag),
+}
+
+OPTION_NAMES: frozenset[str] = frozenset(_PARSERS) | {"lock", "on_conflict"}
+"""Every option that an actor may carry."""
+
+_EITHER_OR = ("lock_args", "lock_args_method")
+
+
+class OptionRules:
+    """Checks options and resolves their three levels.
+
+    Arguments:
+        lock_types: The rows that ``lock`` may name.
+        strategies: The strategies that ``on_conflict`` may name.
+        defaults: The middleware's own level.
+
+    Raises:
+        InvalidLockOptions: A default is wrong.
+    """
+
+    def __init__(
+        self, lock_types: Iterable[LockType], strategies: Mapping[str, Strategy], defaults: Mapping[str, object]
+    ) -> None:
+        self.lock_types = {row.name: row for row in lock_types}
+        self.strategies = strategies
+        built_in: dict[str, object] = {name: parse(default) for name, (default, parse) in _PARSERS.items()}
+        self._defaults = self._stack(
+            built_in | {"lock": None, "client": None, "server": None}, self._parse("UniqueMiddleware", defaults)
+        )
+
+    def for_actor(self, actor: ActorFacts, given: Mapping[str, object]) -> LockOptions:
+        """Resolve what one actor says over the middleware's defaults.
+
+        Arguments:
+            actor: The actor; its parameters and methods are looked at.
+            given: All its options; those of others are passed over.
+
+        Returns:
+            The options that its messages have unless they say otherwise.
+
+        Raises:
+            InvalidLockOptions: A name, type, range or combination is wrong.
+        """
+        where = f"actor {actor.actor_name!r}"
+        return self._finish(where, self._stack(self._defaults, self._parse(where, given)), actor)
+
+    def for_message(self, message_id: str, actor: ActorFacts, *levels: Mapping[str, object]) -> LockOptions:
+        """Resolve what one message says over its actor and the middleware.
+
+        Arguments:
+            message_id: The message.
+            actor: Its actor.
+            levels: All options of the actor, then all options of the message.
+
+        Returns:
+            The options of this message.
+
+        Raises:
+            InvalidLockOptions: A name, type, range or combination is wrong.
+        """
+        where = f"message {message_id} of actor {actor.actor_name!r}"
+        values = self._defaults
+        for given in levels:
+            values = self._stack(values, self._parse(where, given))
+        for name in levels[-1].keys() - OPTION_NAMES:
+            if difflib.get_close_matches(name, OPTION_NAMES, n=1, cutoff=0.85):
+                msg = f"{where}: there is no option {name!r}{_guess(name, OPTION_NAMES)}"
+                raise InvalidLockOptions(msg)
+        return self._finish(where, values, actor)
+
+    def _parse(self, where: str, given: Mapping[str, object]) -> dict[str, object]:
+        parsed: dict[str, object] = {}
+        for name in OPTION_NAMES & given.keys():
+            try:
+                if name == "lock":
+                    parsed[name] = self._parse_lock(given[name])
+                elif name == "on_conflict":
+                    parsed.update(self._parse_conflict(given[name]))
+                else:
+                    parsed[name] = _PARSERS[name][1](given[name])
+            except ValueError as exc:
+                msg = f"{where}: option {name} {exc}"
+                raise InvalidLockOptions(msg) from None
+        if all(parsed.get(name) is not None for name in _EITHER_OR):
+            msg = f"{where}: lock_args and lock_args_method do not go together; keep the one that says what counts"
+            raise InvalidLockOptions(msg)
+        return parsed
+
+    def _parse_lock(self, value: object) -> LockType | None:
+        if value is None or value is False:
+            return None
+        return self.lock_types[_one_of(value, self.lock_types)]
+
+    def _parse_conflict(self, value: object) -> dict[str, object]:
+        if value is None:
+            return {"client": None, "server": None}
+        if not isinstance(value, dict):
+            name = _one_of(value, self.strategies)
+            return {"client": name, "server": name}
+        sides: dict[str, object] = {}
+        for side, name in value.items():
+            if side not in ("client", "server"):
+                msg = f"knows the sides 'client' and 'server', not {side!r}{_guess(side, ('client', 'server'))}"
+                raise ValueError(msg)
+            sides[side] = None if name is None else _one_of(name, self.strategies)
+        if sides.get("server") == "replace":
+            msg = "cannot be 'replace' on the server side: the message is already there; use 'log', 'raise', 'reject' or 'reschedule'"
+            raise ValueError(msg)
+        return sides
+
+    @staticmethod
+    def _stack(below: dict[str, object], above: dict[str, object]) -> dict[str, object]:
+        stacked = below | above
+        for name, other in (_EITHER_OR, _EITHER_OR[::-1]):
+            if above.get(name) is not None:
+                stacked[other] = None
+        return stacked
+
+    @staticmethod
+    def _finish(where: str, values: Mapping[str, Any], actor: ActorFacts) -> LockOptions:
+        options = dict(values)
+        lock: LockType | None = options["lock"]
+        if lock is not None and lock.queue is Until.EXPIRY and options["lock_ttl"] is None:
+            msg = f"{where}: lock={lock.name!r} needs lock_ttl, the seconds that its window lasts"
+            raise InvalidLockOptions(msg)
+        unknown = [name for name in options["lock_args"] or () if name not in actor.parameters]
+        if unknown:
+            msg = (
+                f"{where}: option lock_args names {unknown[0]!r}, and the actor has the parameters "
+                f"{', '.join(map(repr, actor.parameters)) or '(none)'}{_guess(unknown[0], actor.parameters)}"
+            )
+            raise InvalidLockOptions(msg)
+        key = options["lock_args_method"]
+        if isinstance(key, str):
+            options["lock_args_method"] = actor.method(key)
+            if options["lock_args_method"] is None:
+                msg = f"{where}: option lock_args_method names {key!r}, and there is no such method on a class-based actor"
+                raise InvalidLockOptions(msg)
+        options["after_unlock"] = options["after_unlock"] or actor.method("after_unlock")
+        return LockOptions(**options)

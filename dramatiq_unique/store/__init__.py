@@ -1,0 +1,10 @@
+"""The lock store: what is asked of it, what it answers, and its implementation in Redis.
+
+Nothing here knows Dramatiq.
+"""
+
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request
+from dramatiq_unique.store.redis_store import RedisStore
+from dramatiq_unique.store.replies import Acquired, Begun, Found, Status
+
+__all__ = ["Acquired", "Begun", "Found", "Holder", "Kind", "Lease", "RedisStore", "Request", "Status"]

@@ -1,0 +1,121 @@
+"""What the store is asked for, and what stands in it."""
+
+from __future__ import annotations
+
+import enum
+import os
+import socket
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = ["Holder", "Kind", "Lease", "Request"]
+
+
+class Kind(enum.Enum):
+    """The two locks of a digest."""
+
+    QUEUE = "queue"
+    """Held by a message, from enqueue on."""
+
+    RUN = "run"
+    """Held by a delivery, while the actor runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which lock is asked for, by whom.
+
+    Arguments:
+        digest: The digest of the lock.
+        message_id: The message that asks.
+        actor_name: Its actor.
+        queue_name: The queue it is on; a delay queue's name while it is delayed.
+        broker_id: The broker's own id of this hop (``redis_message_id``), or ``""``.
+        limit: How many holders the lock may have.
+        args: Its arguments as JSON to keep in the lock, or ``""``.
+    """
+
+    digest: str
+    message_id: str
+    actor_name: str
+    queue_name: str
+    broker_id: str
+    limit: int
+    args: str = ""
+
+    def labels(self) -> tuple[str, str, str]:
+        """Write down where the message is, who asks, and its arguments, as ``_holders.lua`` keeps them."""
+        return f"{self.queue_name} {self.broker_id}", f"{_process(os.getpid())} {self.actor_name}", self.args
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> str:
+    """Name this process; asked with its pid so that a fork does not go by its parent's name."""
+    return f"{socket.gethostname()}:{pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lock that is kept while its message runs.
+
+    Arguments:
+        digest: The digest of the lock.
+        kind: Which of its two locks.
+        message_id: Its holder.
+        token: The delivery's token for a run lock, ``"-"`` for a queue lock.
+        lease_ms: How far ahead each renewal moves its deadline.
+    """
+
+    digest: str
+    kind: Kind
+    message_id: str
+    token: str
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a lock, as it stands in Redis.
+
+    Arguments:
+        message_id: The message that holds it.
+        actor_name: Its actor.
+        queue_name: The queue it is on; a delay queue's name while it is delayed.
+        broker_id: The broker's own id of this hop, or ``""``.
+        state: ``"w"`` waiting, ``"r"`` running, ``"f"`` fixed (nobody may take its place).
+        since_ms: When it took the lock, in milliseconds of the server's clock.
+        touched_ms: When it was last seen.
+        deadline_ms: Until when it has it.
+        process: ``host:pid`` of whoever took it.
+        fields: The four fields as they stand, for putting the holder back.
+    """
+
+    message_id: str
+    actor_name: str
+    queue_name: str
+    broker_id: str
+    state: str
+    since_ms: int
+    touched_ms: int
+    deadline_ms: int
+    process: str
+    fields: tuple[str, str, str, str]
+
+    @classmethod
+    def parse(cls, message_id: str, record: str, place: str, info: str, args: str) -> Holder:
+        """Read the four fields that ``_holders.lua`` writes."""
+        since, touched, deadline, state, _token = record.split(" ", 4)
+        queue_name, _, broker_id = place.partition(" ")
+        process, _, actor_name = info.partition(" ")
+        return cls(
+            message_id=message_id,
+            actor_name=actor_name,
+            queue_name=queue_name,
+            broker_id=broker_id,
+            state=state,
+            since_ms=int(since),
+            touched_ms=int(touched),
+            deadline_ms=int(deadline),
+            process=process,
+            fields=(record, place, info, args),
+        )

@@ -1,0 +1,211 @@
+"""The locks in Redis: one small script for each operation, one key for each lock.
+
+The three keys of a digest share a hash tag, so that a script finds them on one node of a cluster::
+
+    <prefix>:{<digest>}:queue        the queue lock
+    <prefix>:{<digest>}:run          the run lock
+    <prefix>:{<digest>}:superseded   the messages whose place another took, until they come up
+
+The scripts rely on effects replication (they read ``TIME`` and then write), which is what Redis 5 and later do by
+default and Redis 7 always does.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import redis
+
+from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request
+from dramatiq_unique.store.replies import Acquired, Begun, Found, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from redis.client import PubSub
+
+__all__ = ["RedisStore"]
+
+_OPERATIONS = ("acquire", "begin", "finish", "renew", "restore")
+_CONFIRMATION_S = 5.0
+
+
+class RedisStore:
+    """The locks of one prefix in one Redis.
+
+    Arguments:
+        client: A synchronous client: :class:`redis.Redis`, a Sentinel's master, or ``fakeredis.FakeRedis``;
+            with or without ``decode_responses``.
+        prefix: What every key begins with.
+        memory_ms: How long a replaced message is remembered, in milliseconds.
+
+    Every method raises :class:`~dramatiq_unique.LockStoreUnavailable`, from the driver's error, where Redis cannot
+    be reached or refuses.
+    """
+
+    def __init__(self, client: redis.Redis, *, prefix: str, memory_ms: int) -> None:
+        self.client = client
+        self.prefix = prefix
+        self._memory_ms = memory_ms
+        self._scripts = {name: client.register_script(_source(name)) for name in _OPERATIONS}
+
+    def key(self, digest: str, kind: Kind | Literal["superseded"]) -> str:
+        """Name the key of a digest's queue lock, run lock, or memory of superseded messages."""
+        return f"{self.prefix}:{{{digest}}}:{kind.value if isinstance(kind, Kind) else kind}"
+
+    def acquire(self, request: Request, *, hold_ms: int, state: str, takeover: bool = False) -> Acquired:
+        """Take the queue lock for a message, or keep the one it has.
+
+        Arguments:
+            request: Which lock, for whom.
+            hold_ms: How long from now, in milliseconds.
+            state: The state of the new holder (``"w"`` or ``"f"``); ``""`` keeps the one it has.
+            takeover: Whether the place of a waiting holder may be taken.
+        """
+        status, *rest = self._call(
+            "acquire",
+            [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")],
+            [request.message_id, request.limit, hold_ms, state, *request.labels(), int(takeover), self._memory_ms],
+        )
+        if status == "superseded":
+            return Acquired(Status.SUPERSEDED, superseded_by=rest[0])
+        return Acquired(Status(status), holder=Holder.parse(*rest[1:]) if rest else None)
+
+    def begin(
+        self, request: Request, *, token: str, queue: str, run: bool, lease_ms: int, hold_ms: int
+    ) -> Begun:
+        """Settle the queue lock of a message that starts, and take its run lock, in one step.
+
+        Arguments:
+            request: Which lock, for whom.
+            token: The token of this delivery.
+            queue: What to do with the queue lock: ``"start"`` lets it go, ``"end"`` and ``"take"`` keep it or take it
+                (``"end"`` for one more lease at least), ``"mark"`` only says that the message runs, ``""``: none.
+            run: Whether a run lock is taken.
+            lease_ms: How long the locks of a running message are kept at a time, in milliseconds.
+            hold_ms: How long a queue lock that has to be taken now is held, in milliseconds.
+        """
+        status, *rest = self._call(
+            "begin",
+            [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
+            [request.message_id, token, queue, int(run), request.limit, lease_ms, hold_ms, *request.labels()],
+        )
+        if status == "superseded":
+            return Begun(Status.SUPERSEDED, superseded_by=rest[0])
+        if status == "running":
+            return Begun(Status.RUNNING, left_ms=int(rest[0]))
+        if status == "held":
+            return Begun(Status.HELD, holder=Holder.parse(*rest[1:]), left_ms=int(rest[0]))
+        return Begun(Status.BEGUN, found=Found(rest[0]))
+
+    def finish(self, digest: str, message_id: str, *, token: str, queue: bool, run: bool) -> tuple[bool, bool]:
+        """Let go of locks that the message owns.
+
+        Arguments:
+            digest: The digest of the locks.
+            message_id: The owner of the queue lock.
+            token: The delivery that owns the run lock.
+            queue: Whether to let the queue lock go.
+            run: Whether to let the run lock go; those who wait for it are woken.
+
+        Returns:
+            Whether the queue lock, and whether the run lock, was this owner's and is gone.
+        """
+        queue_gone, run_gone = self._call(
+            "finish",
+            [self.key(digest, Kind.QUEUE), self.key(digest, Kind.RUN)],
+            [message_id, token, int(queue), int(run), self._channel(digest)],
+        )
+        return bool(queue_gone), bool(run_gone)
+
+    def renew(self, leases: Sequence[Lease]) -> list[bool]:
+        """Keep the locks of everything that runs in this process, in one pipelined call.
+
+        Arguments:
+            leases: What runs.
+
+        Returns:
+            For each, whether it was kept; false where the lease was lost.
+        """
+        with _translated("renew"):
+            pipeline = self.client.pipeline(transaction=False)
+            for lease in leases:
+                self._scripts["renew"](
+                    keys=[self.key(lease.digest, lease.kind)],
+                    args=[lease.message_id, lease.token, lease.lease_ms],
+                    client=pipeline,
+                )
+            return [bool(kept) for kept in pipeline.execute()]
+
+    def restore(self, digest: str, message_id: str, replaced: Holder | None) -> bool:
+        """Give back the lock of a message that was not stored, to the holder it replaced if there is one.
+
+        Arguments:
+            digest: The digest of the lock.
+            message_id: The message that was not stored.
+            replaced: Whose place it had taken.
+
+        Returns:
+            False where the replaced message had come up in between, and was skipped.
+        """
+        old = [replaced.message_id, *replaced.fields] if replaced else ["", "", "", "", ""]
+        keys = [self.key(digest, Kind.QUEUE), self.key(digest, "superseded")]
+        return bool(self._call("restore", keys, [message_id, *old]))
+
+    def forget(self, digest: str, message_id: str) -> None:
+        """Forget that a message was superseded, once it is gone from the broker."""
+        with _translated("forget"):
+            self.client.hdel(self.key(digest, "superseded"), message_id)
+
+    @contextmanager
+    def releases(self, digest: str) -> Iterator[Callable[[float], None]]:
+        """Listen for releases of a run lock.
+
+        Arguments:
+            digest: The digest of the lock.
+
+        Yields:
+            A function that waits for the next release, or so many seconds.
+        """
+        with self.client.pubsub() as pubsub:
+            with _translated("subscribe"):
+                pubsub.subscribe(self._channel(digest))
+                pubsub.get_message(timeout=_CONFIRMATION_S)  # From here on no release is missed.
+            yield lambda seconds: _wait(pubsub, seconds)
+
+    def _channel(self, digest: str) -> str:
+        return f"{self.prefix}:{{{digest}}}:released"
+
+    def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:  # noqa: ANN401 - a reply of Redis
+        with _translated(operation):
+            return _text(self._scripts[operation](keys=keys, args=args))
+
+
+def _source(operation: str) -> str:
+    folder = Path(__file__).parent / "scripts"
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
+
+
+@contextmanager
+def _translated(operation: str) -> Iterator[None]:
+    """Turn the driver's errors into ours; its text names host and port, never a password."""
+    try:
+        yield
+    except redis.RedisError as exc:
+        msg = f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}"
+        raise LockStoreUnavailable(msg) from exc
+
+
+def _text(reply: Any) -> Any:  # noqa: ANN401 - a reply of Redis
+    """Decode a reply, whether or not the client did it already."""
+    if isinstance(reply, bytes):
+        return reply.decode()
+    return [_text(item) for item in reply] if isinstance(reply, list) else reply
+
+
+def _wait(pubsub: PubSub, seconds: float) -> None:
+    with _translated("wait"):
+        pubsub.get_message(timeout=seconds)

@@ -1,0 +1,71 @@
+-- The holders of a lock: what every script here begins with.
+--
+-- A lock is a hash that expires with its longest holder. Each holder has in it, by its message_id:
+--   o:<id>  "<since_ms> <touched_ms> <deadline_ms> <state> <token>"
+--   p:<id>  where its message is: "<queue> <id at the broker>"
+--   i:<id>  who it is: "<host>:<pid> <actor>"
+--   a:<id>  its arguments as JSON, under lock_info only
+-- state: w waiting, r running, f fixed (nobody may take its place). token: the delivery that runs, "-" in a queue lock.
+-- All times are milliseconds by the clock of the server.
+
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function parse(raw)
+  local since, touched, deadline, state, token = string.match(raw, '^(%d+) (%d+) (%d+) (%a) (.*)$')
+  return {since = tonumber(since), touched = tonumber(touched), deadline = tonumber(deadline), state = state, token = token}
+end
+
+-- The record of a holder whose deadline has not passed, else nil.
+local function alive(key, id, now)
+  local raw = redis.call('HGET', key, 'o:' .. id)
+  local record = raw and parse(raw)
+  if record and record.deadline > now then return record end
+end
+
+local function put(key, id, now, record)
+  redis.call('HSET', key, 'o:' .. id,
+    string.format('%.0f %.0f %.0f %s %s', record.since, now, record.deadline, record.state, record.token))
+  local left = record.deadline - now
+  if redis.call('PTTL', key) < left then redis.call('PEXPIRE', key, left) end
+end
+
+local function describe(key, id, place, info, args)
+  redis.call('HSET', key, 'p:' .. id, place, 'i:' .. id, info)
+  if args ~= '' then redis.call('HSET', key, 'a:' .. id, args) end
+end
+
+local function take(key, id, now, deadline, state, token, place, info, args)
+  describe(key, id, place, info, args)
+  put(key, id, now, {since = now, deadline = deadline, state = state, token = token})
+end
+
+local function drop(key, id)
+  return redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'i:' .. id, 'a:' .. id)
+end
+
+-- The live holders, the oldest first, where they fill the lock; else nil. Those past their deadline are dropped.
+local function full(key, limit, now)
+  if redis.call('HLEN', key) < limit * 3 then return nil end -- three fields or more for each holder
+  local live = {}
+  local fields = redis.call('HGETALL', key)
+  for i = 1, #fields, 2 do
+    local id = string.match(fields[i], '^o:(.*)$')
+    if id then
+      local record = parse(fields[i + 1])
+      record.id = id
+      if record.deadline > now then live[#live + 1] = record else drop(key, id) end
+    end
+  end
+  table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
+  if #live >= limit then return live end
+end
+
+-- A holder as a reply: how long it still has the lock, its id, and its four fields.
+local function reply(status, key, holder, now)
+  local id = holder.id
+  local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'i:' .. id, 'a:' .. id)
+  return {status, holder.deadline - now, id, found[1] or '', found[2] or '', found[3] or '', found[4] or ''}
+end

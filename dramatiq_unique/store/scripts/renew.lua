@@ -1,0 +1,14 @@
+-- renew: the lock of a message that runs is kept for another lease.
+--
+-- KEYS  1 the lock
+-- ARGV  1 message_id   2 token ('-' for a queue lock)   3 lease_ms
+-- gives 1 where it was kept, 0 where the lease was lost: it lapsed, or is another's
+--
+-- Atomic because the owner is compared before its deadline moves.
+
+local now = clock()
+local mine = alive(KEYS[1], ARGV[1], now)
+if not mine or mine.token ~= ARGV[2] then return 0 end
+mine.deadline = math.max(mine.deadline, now + tonumber(ARGV[3]))
+put(KEYS[1], ARGV[1], now, mine)
+return 1

@@ -1,0 +1,18 @@
+-- restore: a message was not stored. Its lock goes back to the message whose place it took, or to nobody.
+--
+-- KEYS  1 queue lock   2 superseded
+-- ARGV  1 message_id   2 the id it replaced or ''   3-6 the four fields of that holder
+-- gives 1 where the replaced message counts again (or there was none), 0 where it had come up already, and was skipped
+--
+-- Atomic because in between a third message would find the lock free.
+
+local id, old, now = ARGV[1], ARGV[2], clock()
+local had = drop(KEYS[1], id)
+if old == '' then return 1 end
+if redis.call('HDEL', KEYS[2], old) == 0 then return 0 end
+local record = parse(ARGV[3])
+if had > 0 and record.deadline > now then
+  describe(KEYS[1], old, ARGV[4], ARGV[5], ARGV[6])
+  put(KEYS[1], old, now, record)
+end
+return 1
