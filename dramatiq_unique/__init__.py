@@ -13,6 +13,7 @@ from dramatiq_unique.lock_types import LockType
 from dramatiq_unique.middleware import UniqueMiddleware
 from dramatiq_unique.outcome import Outcome, original, outcome
 
+
 __all__ = [
     "DuplicateMessage",
     "InvalidLockOptions",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dramatiq import GenericActor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
 
 __all__ = ["ActorView"]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from dramatiq import Middleware
+from dramatiq import Broker, Middleware
+from dramatiq.broker import MessageProxy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dramatiq import Broker
-    from dramatiq.broker import MessageProxy
 
 __all__ = ["AfterBody"]
 
@@ -31,10 +28,10 @@ class AfterBody(Middleware):
 
     def after_process_message(
         self,
-        broker: Broker,  # noqa: ARG002 - the hook's signature
+        broker: Broker,
         message: MessageProxy,
         *,
-        result: Any | None = None,  # noqa: ANN401, ARG002 - the hook's signature
+        result: Any | None = None,
         exception: BaseException | None = None,
     ) -> None:
         """Let go of what ends with the actor."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dramatiq import Actor, Message
+from dramatiq.broker import MessageProxy
 from dramatiq.common import q_name
 
 from dramatiq_unique.actors import ActorView
@@ -14,18 +17,11 @@ from dramatiq_unique.digest import digest_of
 from dramatiq_unique.durations import LONGEST_MS, to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LockType, Until
-from dramatiq_unique.options import OPTION_NAMES
+from dramatiq_unique.options import OPTION_NAMES, LockOptions, OptionRules
 from dramatiq_unique.store import Request
 from dramatiq_unique.strategies import Action, BuiltIn
 from dramatiq_unique.ticket import OPTION, Ticket
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dramatiq import Actor, Broker, Message
-    from dramatiq.broker import MessageProxy
-
-    from dramatiq_unique.options import LockOptions, OptionRules
 
 __all__ = ["SAFETY_MS", "Claim", "Claims", "stamp"]
 
@@ -182,7 +178,7 @@ class Claims:
             message_id=message.message_id,
             digest=digest,
             lock=lock.name,
-            ttl_ms=_called_ttl(options, message) if callable(ttl) else ttl,
+            ttl_ms=_called_ttl(ttl, message) if callable(ttl) else ttl,
             marked=lock.queue is Until.EXPIRY and self._may_replace(options.client),
         )
 
@@ -224,16 +220,13 @@ def _shown(message: Message[Any] | MessageProxy) -> str:
     return json.dumps({"args": message.args, "kwargs": message.kwargs}, default=repr)
 
 
-def _called_ttl(options: LockOptions, message: Message[Any] | MessageProxy) -> int:
+def _called_ttl(ttl: Callable[..., object], message: Message[Any] | MessageProxy) -> int:
     where = f"message {message.message_id} of actor {message.actor_name!r}"
-    assert callable(options.lock_ttl)
     try:
-        value = options.lock_ttl(*message.args, **message.kwargs)
+        value = ttl(*message.args, **message.kwargs)
     except Exception as exc:
-        msg = f"{where}: the lock_ttl callable raised {type(exc).__name__}"
-        raise InvalidLockOptions(msg) from exc
+        raise InvalidLockOptions(f"{where}: the lock_ttl callable raised {type(exc).__name__}") from exc
     try:
         return to_ms(value)
     except ValueError as exc:
-        msg = f"{where}: the lock_ttl callable returned {value!r}; it {exc}"
-        raise InvalidLockOptions(msg) from None
+        raise InvalidLockOptions(f"{where}: the lock_ttl callable returned {value!r}; it {exc}") from None

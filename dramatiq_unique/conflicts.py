@@ -7,29 +7,23 @@ Whatever is done here, the lock of the holder is left alone; taking its place is
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
+from dramatiq import Broker, Message
+from dramatiq.broker import MessageProxy
 from dramatiq.common import compute_backoff, q_name
-from dramatiq.middleware import GroupCallbacks, SkipMessage
+from dramatiq.middleware import GroupCallbacks, MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
-from dramatiq_unique.claims import stamp
-from dramatiq_unique.errors import DuplicateMessage
-from dramatiq_unique.guard import NotEnqueued
-from dramatiq_unique.strategies import SILENCE, Action, BuiltIn, Conflict
+from dramatiq_unique.brokers import BrokerAdapter
+from dramatiq_unique.claims import Claim, stamp
+from dramatiq_unique.errors import DuplicateMessage, UniqueError
+from dramatiq_unique.guard import Guard, NotEnqueued
+from dramatiq_unique.journal import Journal
+from dramatiq_unique.store import Holder
+from dramatiq_unique.strategies import SILENCE, Action, BuiltIn, Conflict, Side, Strategy, decide
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dramatiq import Broker, Message
-    from dramatiq.broker import MessageProxy
-
-    from dramatiq_unique.brokers import BrokerAdapter
-    from dramatiq_unique.claims import Claim
-    from dramatiq_unique.guard import Guard
-    from dramatiq_unique.journal import Journal
-    from dramatiq_unique.store import Holder
-    from dramatiq_unique.strategies import Side, Strategy
 
 __all__ = ["Conflicts"]
 
@@ -63,38 +57,30 @@ class Conflicts:
         self._journal = journal
         self._strategies = strategies
 
-    def action(self, side: Side, claim: Claim, holder: Holder | None) -> Action:
+    def action(self, side: Side, claim: Claim, holder: Holder) -> Action:
         """Ask the strategy of a message what is done with it.
 
         Arguments:
             side: Where the message is.
             claim: What it asks for.
-            holder: Who is in the way; ``None`` to ask a built-in strategy in advance.
+            holder: Who is in the way.
 
         Returns:
             The action. A strategy of the user's own that raises or returns no action is logged, and the default of
             the side stands.
         """
-        strategy = self._strategy(side, claim)
         conflict = Conflict(
+            **claim.ids(),
             side=side,
-            message_id=claim.ticket.message_id,
-            actor_name=claim.actor_name,
             queue_name=claim.queue_name,
-            digest=claim.ticket.digest,
-            holder_id=holder.message_id if holder else "",
+            holder_id=holder.message_id,
             rescheduled=claim.ticket.rescheduled,
         )
         try:
-            action = strategy(conflict)
-            if not isinstance(action, Action):
-                msg = f"a strategy returns an Action, not {action!r}"
-                raise TypeError(msg)  # noqa: TRY301 - the same as if it had raised itself
+            action = decide(self._strategy(side, claim), conflict)
         except Exception as exc:  # noqa: BLE001 - raising here would lose the message
             self._journal.complain("strategy_failed", exc, strategy=_name(side, claim), **claim.ids())
-            action = SILENCE(conflict)
-        if side == "server" and action is Action.REPLACE:
-            action = Action.RESCHEDULE
+            action = decide(SILENCE, conflict)
         limit = claim.options.reschedule_limit
         if action is Action.RESCHEDULE and limit is not None and claim.ticket.rescheduled >= limit:
             return Action.REJECT
@@ -107,7 +93,7 @@ class Conflicts:
 
     def at_enqueue(
         self, action: Action, claim: Claim, message: Message[Any], holder: Holder, *, by_dramatiq: bool
-    ) -> NoReturn:
+    ) -> UniqueError | NotEnqueued:
         """Carry out what is done with a message that is not enqueued.
 
         Arguments:
@@ -117,24 +103,24 @@ class Conflicts:
             holder: Who is in the way.
             by_dramatiq: Whether Dramatiq itself enqueues: there, what would be raised is dead-lettered.
 
-        Raises:
-            DuplicateMessage: To the caller's own send, under ``raise``.
-            NotEnqueued: In every other case.
+        Returns:
+            What to raise: :class:`DuplicateMessage` to the caller's own send under ``raise``, else
+            :class:`NotEnqueued`.
         """
         if action is Action.RAISE and not by_dramatiq:
             self._tell_refused("client", claim, message, holder, level=0)
-            raise self._duplicate(claim, holder)
+            return self._duplicate(claim, holder)
         if action in (Action.REJECT, Action.RAISE):
             self._reject(claim, message, holder)
-            raise self._not_enqueued("rejected", claim, message, holder)
+            return self._not_enqueued("rejected", claim, message, holder)
         if action is Action.RESCHEDULE:
             self.put_back("client", claim, message, holder.message_id)
-            raise self._not_enqueued("rescheduled", claim, message, holder)
+            return self._not_enqueued("rescheduled", claim, message, holder)
         self._tell_refused("client", claim, message, holder)
         self.count_as_done(message)
-        raise self._not_enqueued("discarded", claim, message, holder)
+        return self._not_enqueued("discarded", claim, message, holder)
 
-    def at_start(self, action: Action, claim: Claim, message: MessageProxy, holder: Holder) -> NoReturn:
+    def at_start(self, action: Action, claim: Claim, message: MessageProxy, holder: Holder) -> MiddlewareError:
         """Carry out what is done with a delivery that cannot have its lock.
 
         Arguments:
@@ -143,13 +129,13 @@ class Conflicts:
             message: The delivered message.
             holder: Who is in the way.
 
-        Raises:
-            DuplicateMessage: Under ``raise``: the delivery fails, and Dramatiq's retries apply.
-            SkipMessage: In every other case.
+        Returns:
+            What to raise: :class:`DuplicateMessage` under ``raise`` (the delivery fails, and Dramatiq's retries
+            apply), else :class:`dramatiq.middleware.SkipMessage`.
         """
         if action is Action.RAISE:
             self._tell_refused("server", claim, message, holder, level=0)
-            raise self._duplicate(claim, holder)
+            return self._duplicate(claim, holder)
         if action is Action.REJECT:
             self._journal.tell(
                 events.Rejected(**claim.facts(), **_because("server", claim, holder), next_actor=_next_actor(message))
@@ -160,8 +146,7 @@ class Conflicts:
         else:
             self._tell_refused("server", claim, message, holder)
             self.count_as_done(message)
-        msg = f"{action.value}: the lock is held by message {holder.message_id}"
-        raise SkipMessage(msg)
+        return SkipMessage(f"{action.value}: the lock is held by message {holder.message_id}")
 
     def put_back(self, side: Side, claim: Claim, message: Message[Any] | MessageProxy, holder_id: str) -> None:
         """Send the same message again after ``reschedule_delay``, growing with jitter, its retries untouched.
@@ -212,19 +197,15 @@ class Conflicts:
             )
         )
 
-    def merge(self, claim: Claim, message: Message[Any], holder: Holder) -> NoReturn:
-        """Let a retry go: a newer copy of it waits.
-
-        Raises:
-            NotEnqueued: Always.
-        """
+    def merged(self, claim: Claim, message: Message[Any], holder: Holder) -> NotEnqueued:
+        """Let a retry go, since a newer copy of it waits; what comes back is to be raised."""
         next_actor = _next_actor(message)
         self._journal.tell(
             events.Merged(**claim.facts(), holder_id=holder.message_id, next_actor=next_actor),
             level=logging.WARNING if next_actor else None,
         )
         self.count_as_done(message)
-        raise self._not_enqueued("discarded", claim, message, holder)
+        return self._not_enqueued("discarded", claim, message, holder)
 
     def superseded(self, claim: Claim, message: Message[Any] | MessageProxy, by_id: str) -> None:
         """Say that a message whose place was taken came up and is skipped."""
@@ -234,6 +215,12 @@ class Conflicts:
             level=logging.WARNING if next_actor else None,
         )
         self.count_as_done(message)
+
+    def superseded_at_enqueue(self, claim: Claim, message: Message[Any], by_id: str) -> NotEnqueued:
+        """Do not enqueue a message again whose place was taken; what comes back is to be raised."""
+        self.superseded(claim, message, by_id)
+        stamp(message, claim.ticket.with_outcome("discarded", holder_id=by_id))
+        return NotEnqueued(message)
 
     def count_as_done(self, message: Message[Any] | MessageProxy) -> None:
         """Count a message that will not run as done in its group, so that the completion callbacks fire."""

@@ -12,11 +12,10 @@ import enum
 import secrets
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dramatiq_unique.claims import Claim
-    from dramatiq_unique.store import Lease
+from dramatiq_unique.claims import Claim
+from dramatiq_unique.store import Lease
+
 
 __all__ = ["Deliveries", "Delivery"]
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from dramatiq import get_encoder
 from dramatiq.common import q_name
 from dramatiq.encoder import JSONEncoder
 
+from dramatiq_unique.actors import ActorView
 from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.options import LockOptions
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dramatiq_unique.actors import ActorView
-    from dramatiq_unique.options import LockOptions
 
 __all__ = ["digest_of"]
 
@@ -65,11 +63,10 @@ def digest_of(
         text = _canonical([*scope, what])
     except (TypeError, ValueError, RecursionError) as exc:
         culprit = _culprit(what)
-        msg = (
+        raise InvalidLockOptions(
             f"{where}: {culprit} no canonical form ({type(exc).__name__}), so it cannot be told from another; name "
             "the parameters that count in lock_args, or return what counts from lock_args_method"
-        )
-        raise InvalidLockOptions(msg) from exc
+        ) from exc
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -81,18 +78,23 @@ def _what_counts(
         try:
             key = options.lock_args_method(*args, **kwargs)
         except Exception as exc:
-            msg = f"{where}: lock_args_method {name!r} raised {type(exc).__name__}, so there is nothing to lock by"
-            raise InvalidLockOptions(msg) from exc
+            raise InvalidLockOptions(
+                f"{where}: lock_args_method {name!r} raised {type(exc).__name__}, so there is nothing to lock by"
+            ) from exc
         if key is None:
-            msg = f"{where}: lock_args_method {name!r} returned None, which would be one lock for every message; return what counts"
-            raise InvalidLockOptions(msg)
+            raise InvalidLockOptions(
+                f"{where}: lock_args_method {name!r} returned None, one lock for every message; return what counts"
+            )
         return ["key", key]
     bound = actor.bind(args, kwargs)
     if bound is None:
         return ["given", list(args), dict(kwargs)]
     names = bound if options.lock_args is None else options.lock_args
     # A default that no message could spell out (a sentinel object) says nothing about sameness: left out.
-    return ["bound", {n: bound[n] for n in names if not (actor.is_default(n, bound[n]) and not _is_canonical(bound[n]))}]
+    return [
+        "bound",
+        {n: bound[n] for n in names if not (actor.is_default(n, bound[n]) and not _is_canonical(bound[n]))},
+    ]
 
 
 def _culprit(what: object) -> str:
@@ -115,15 +117,12 @@ def _is_canonical(value: object) -> bool:
 
 def _canonical(value: object) -> str:
     encoder = get_encoder()
-    if type(encoder) is JSONEncoder:
-        # Encoded and decoded once, as the worker will see it: keys become strings before they are sorted.
-        plain = json.loads(json.dumps(value))
-    else:
-        plain = _plain(_round_trip(encoder, value))
+    # Encoded and decoded once, as the worker will see it: under JSON, keys become strings before they are sorted.
+    plain = json.loads(json.dumps(value)) if type(encoder) is JSONEncoder else _plain(_round_trip(encoder, value))
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-def _round_trip(encoder: Any, value: object) -> object:  # noqa: ANN401 - any encoder of the user's
+def _round_trip(encoder: Any, value: object) -> object:
     """Take a value through an encoder of the user's own, in the shape of a message."""
     encoded = encoder.encode(
         {
@@ -151,5 +150,4 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value]
     if isinstance(value, dict) and all(type(key) is str for key in value):
         return {key: _plain(item) for key, item in value.items()}
-    msg = f"{type(value).__name__} has no canonical form"
-    raise TypeError(msg)
+    raise TypeError(f"{type(value).__name__} has no canonical form")

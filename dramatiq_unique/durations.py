@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
+
 __all__ = ["LONGEST_MS", "to_ms"]
 
 LONGEST_MS = 10 * 365 * 24 * 3600 * 1000
@@ -27,12 +28,9 @@ def to_ms(value: object, *, zero: bool = False) -> int:
     """
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        msg = f"takes seconds (int or float) or a timedelta, not {value!r}"
-        raise ValueError(msg)  # noqa: TRY004 - callers treat wrong type and wrong range alike
+        raise ValueError(f"takes seconds (int or float) or a timedelta, not {value!r}")  # noqa: TRY004 - callers treat wrong type and wrong range alike
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
-        msg = f"must be {'0 or more' if zero else 'more than 0'} seconds, not {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"must be {'0 or more' if zero else 'more than 0'} seconds, not {value!r}")
     if seconds * 1000 > LONGEST_MS:
-        msg = f"must be at most ten years ({LONGEST_MS // 1000} seconds), not {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"must be at most ten years ({LONGEST_MS // 1000} seconds), not {value!r}")
     return math.ceil(seconds * 1000)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from dramatiq.middleware import MiddlewareError
 
-__all__ = ["DuplicateMessage", "InvalidLockOptions", "LockStoreUnavailable", "UniqueError"]
+
+__all__ = ["DuplicateMessage", "InvalidLockOptions", "LockStoreUnavailable", "UniqueError", "as_ours"]
 
 
 class UniqueError(MiddlewareError):
@@ -56,3 +57,15 @@ class LockStoreUnavailable(UniqueError):
 
     The driver's own error is its ``__cause__``.
     """
+
+
+def as_ours(error: Exception, doing: str) -> UniqueError:
+    """Turn an error into one that Dramatiq lets out of a hook; any other it would swallow, and go on unlocked.
+
+    Arguments:
+        error: What was raised.
+        doing: What could not be done, to which message and actor.
+    """
+    if isinstance(error, UniqueError):
+        return error
+    return UniqueError(f"{doing}: {type(error).__name__}: {error}")

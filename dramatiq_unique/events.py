@@ -26,11 +26,10 @@ store_error          the lock store failed, and what was done instead
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = [
     "LEVELS",

@@ -9,20 +9,19 @@ that exists, :class:`NotEnqueued` is one, never arrives here, and what is left o
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import dramatiq.middleware
+from dramatiq import Broker, Message
+from dramatiq.broker import MessageProxy
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from dramatiq_unique.claims import Claim
+from dramatiq_unique.store import Holder
 
-    from dramatiq import Broker, Message
-    from dramatiq.broker import MessageProxy
 
-    from dramatiq_unique.claims import Claim
-    from dramatiq_unique.store import Holder
 __all__ = ["Attempt", "Guard", "NotEnqueued"]
 
 _Refusal: type[Exception] = getattr(dramatiq.middleware, "SkipEnqueue", dramatiq.middleware.MiddlewareError)
@@ -76,15 +75,23 @@ class Guard:
     """The wrapper of one broker's ``enqueue``.
 
     Arguments:
-        broker: The broker; its instance attribute ``enqueue`` is replaced.
-        attempts: Hears how each attempt ended.
+        broker: The broker.
     """
 
-    def __init__(self, broker: Broker, attempts: Attempts) -> None:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._enqueue = broker.enqueue
-        self._attempts = attempts
         self._stack = _Stack()
-        broker.enqueue = self.enqueue  # type: ignore[method-assign]
+        self._attempts: Attempts
+
+    def install(self, attempts: Attempts) -> None:
+        """Take the place of the broker instance's ``enqueue``.
+
+        Arguments:
+            attempts: Hears how each attempt ended.
+        """
+        self._attempts = attempts
+        self._broker.enqueue = self.enqueue  # type: ignore[method-assign]
 
     @property
     def attempt(self) -> Attempt:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dramatiq import Message
+from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
+from dramatiq_unique.claims import Claim
+from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.journal import Journal
 from dramatiq_unique.keeper import Keeper, Pending
 from dramatiq_unique.lock_types import Until
-from dramatiq_unique.store import Kind, Lease
+from dramatiq_unique.store import Holder, Kind, Lease, RedisStore
 from dramatiq_unique.unlock_hook import call_hook
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dramatiq import Message
-    from dramatiq.broker import MessageProxy
-
-    from dramatiq_unique.claims import Claim
-    from dramatiq_unique.deliveries import Delivery
-    from dramatiq_unique.journal import Journal
-    from dramatiq_unique.store import Holder, RedisStore
 
 __all__ = ["Holding"]
 
@@ -39,6 +36,10 @@ class Holding:
         self._journal = journal
         self._keeper = Keeper(store.renew, self._lost, self._could_not_renew)
         self._claims: dict[Lease, Claim] = {}
+
+    def tell_locked(self, claim: Claim, kind: Kind, hold_ms: int) -> None:
+        """Say that a lock was taken, for ``hold_ms`` milliseconds at most unless it is renewed."""
+        self._journal.tell(events.Locked(**claim.facts(), kind=kind.value, hold_ms=hold_ms))
 
     def hold(self, claim: Claim, delivery: Delivery, lease_ms: int) -> None:
         """Note what a delivery holds, and keep it while it runs.

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import structlog
+from structlog.typing import EventDict
 
-from dramatiq_unique.events import LEVELS
+from dramatiq_unique.events import LEVELS, Event
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from structlog.typing import EventDict
-
-    from dramatiq_unique.events import Event
 
 __all__ = ["Journal"]
 
@@ -77,7 +73,7 @@ class Journal:
         _logger().log(level, name, **fields)
 
 
-def _logger() -> Any:  # noqa: ANN401 - structlog's loggers are typed by what they wrap
+def _logger() -> Any:
     """Find the logger anew for each line, since applications configure structlog whenever they like."""
     if structlog.is_configured():
         return structlog.get_logger(LOGGER_NAME)

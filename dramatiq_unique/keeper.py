@@ -10,15 +10,12 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.store import Lease
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dramatiq_unique.store import Lease
 
 __all__ = ["Keeper", "Pending"]
 

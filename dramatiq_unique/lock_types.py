@@ -1,7 +1,7 @@
 """The five lock types: which locks a message needs, and when each one is let go.
 
-A lock type is a row. Everything that happens to a message (:mod:`dramatiq_unique.life`) reads the columns of its
-row and never its name, so a sixth row works as well as the first five::
+A lock type is a row. What happens to a message, at enqueue and at the worker, is settled by the columns of its row and
+never by its name, so a sixth row works as well as the first five::
 
     UniqueMiddleware(lock_types=[LockType("until_executed_alone", queue=Until.END, run=True)])
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+
 
 __all__ = ["LOCK_TYPES", "LockType", "Until"]
 
@@ -49,8 +50,9 @@ class LockType:
             ValueError: Neither lock is taken.
         """
         if self.queue is None and not self.run:
-            msg = f"lock type {self.name!r} takes neither a queue lock nor a run lock: give it queue=Until... or run=True"
-            raise ValueError(msg)
+            raise ValueError(
+                f"lock type {self.name!r} takes neither a queue lock nor a run lock: give it queue=Until... or run=True"
+            )
 
 
 LOCK_TYPES: tuple[LockType, ...] = (

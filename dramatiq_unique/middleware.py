@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import redis
-from dramatiq import Middleware
+from dramatiq import Actor, Broker, Message, Middleware, Worker
+from dramatiq.broker import MessageProxy
+from dramatiq.worker import ConsumerThread, WorkerThread
 
 from dramatiq_unique.after_body import AfterBody
 from dramatiq_unique.brokers import adapter_for, client_of
@@ -16,26 +19,18 @@ from dramatiq_unique.claims import SAFETY_MS, Claims
 from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.durations import to_ms
+from dramatiq_unique.enqueueing import Enqueueing
 from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.events import Event
 from dramatiq_unique.guard import Guard
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
-from dramatiq_unique.life import Life
-from dramatiq_unique.lock_types import LOCK_TYPES
+from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OPTION_NAMES, OptionRules
+from dramatiq_unique.processing import Processing
 from dramatiq_unique.store import RedisStore
-from dramatiq_unique.strategies import strategy_table
+from dramatiq_unique.strategies import Strategy, strategy_table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from dramatiq import Actor, Broker, Message, Worker
-    from dramatiq.broker import MessageProxy
-    from dramatiq.worker import ConsumerThread, WorkerThread
-
-    from dramatiq_unique.events import Event
-    from dramatiq_unique.lock_types import LockType
-    from dramatiq_unique.strategies import Strategy
 
 __all__ = ["UniqueMiddleware"]
 
@@ -52,7 +47,8 @@ class _Bound:
     deliveries: Deliveries
     holding: Holding
     guard: Guard
-    life: Life
+    enqueueing: Enqueueing
+    processing: Processing
     after_body: AfterBody
 
 
@@ -116,8 +112,7 @@ class UniqueMiddleware(Middleware):
         self._without_store = _checked_on_store_error(on_store_error) == "ignore"
         self._strategies = strategy_table(strategies)
         if client is not None and url is not None:
-            msg = "UniqueMiddleware: client and url do not go together; keep one"
-            raise InvalidLockOptions(msg)
+            raise InvalidLockOptions("UniqueMiddleware: client and url do not go together; keep one")
         given = defaults | {"on_conflict": on_conflict, "lock_ttl": lock_ttl}
         self._rules = OptionRules((*LOCK_TYPES, *lock_types), self._strategies, given)
         self._journal = Journal()
@@ -151,7 +146,7 @@ class UniqueMiddleware(Middleware):
         """Check the options of an actor that was declared before the middleware was added."""
         self._on(broker).claims.declare(actor)
 
-    def after_declare_queue(self, broker: Broker, queue_name: str) -> None:  # noqa: ARG002 - the hook's signature
+    def after_declare_queue(self, broker: Broker, queue_name: str) -> None:
         """Meet the broker, before anything is sent."""
         self._on(broker)
 
@@ -161,55 +156,55 @@ class UniqueMiddleware(Middleware):
         """Take the queue lock of a message."""
         if self.enabled:
             on = self._on(broker)
-            on.life.enqueue(message, delay, on.guard.attempt)
+            on.enqueueing.enqueue(message, delay, on.guard.attempt)
 
     # Worker
 
-    def before_worker_boot(self, broker: Broker, worker: Worker) -> None:  # noqa: ARG002 - the hook's signature
+    def before_worker_boot(self, broker: Broker, worker: Worker) -> None:
         """Be the first to hear when an actor is done, wherever this middleware stands."""
         after_body = self._on(broker).after_body
         # A new list: Dramatiq is walking the old one right now.
         broker.middleware = [*(m for m in broker.middleware if m is not after_body), after_body]
 
-    def after_worker_thread_boot(self, broker: Broker, thread: WorkerThread) -> None:  # noqa: ARG002 - the hook's signature
+    def after_worker_thread_boot(self, broker: Broker, thread: WorkerThread) -> None:
         """Know this thread as Dramatiq's."""
         self._on(broker).deliveries.enter_thread()
 
-    def after_consumer_thread_boot(self, broker: Broker, thread: ConsumerThread) -> None:  # noqa: ARG002 - the hook's signature
+    def after_consumer_thread_boot(self, broker: Broker, thread: ConsumerThread) -> None:
         """Know this thread as Dramatiq's."""
         self._on(broker).deliveries.enter_thread()
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         """Settle the locks of a delivery before its actor runs."""
         if self.enabled:
-            self._on(broker).life.start(message)
+            self._on(broker).processing.start(message)
 
     def after_process_message(
         self,
         broker: Broker,
         message: MessageProxy,
         *,
-        result: Any | None = None,  # noqa: ANN401, ARG002 - the hook's signature
+        result: Any | None = None,
         exception: BaseException | None = None,
     ) -> None:
         """Let go of what ends with the actor, where it was not done first thing (:class:`AfterBody`)."""
-        self._on(broker).life.finish(message, exception)
+        self._on(broker).processing.finish(message, exception)
 
     def before_ack(self, broker: Broker, message: MessageProxy) -> None:
         """Let go of everything, if this ack is the end of the message."""
-        self._on(broker).life.end(message, dead=False)
+        self._on(broker).processing.end(message, dead=False)
 
     def before_nack(self, broker: Broker, message: MessageProxy) -> None:
         """Let go of everything: a nack is always the end of a message."""
-        self._on(broker).life.end(message, dead=True)
+        self._on(broker).processing.end(message, dead=True)
 
     def after_ack(self, broker: Broker, message: MessageProxy) -> None:
         """Forget the delivery."""
-        self._on(broker).life.close(message)
+        self._on(broker).processing.close(message)
 
     after_nack = after_ack
 
-    def after_worker_shutdown(self, broker: Broker, worker: Worker) -> None:  # noqa: ARG002 - the hook's signature
+    def after_worker_shutdown(self, broker: Broker, worker: Worker) -> None:
         """Stop keeping leases."""
         self._on(broker).holding.stop()
 
@@ -225,20 +220,31 @@ class UniqueMiddleware(Middleware):
         client = self._client or _client_for(broker, self._url)
         store = RedisStore(client, prefix=self._prefix, memory_ms=SAFETY_MS)
         claims, deliveries, holding = Claims(self._rules), Deliveries(), Holding(store, self._journal)
-        life = Life(
+        guard = Guard(broker)
+        adapter = adapter_for(broker, guard.enqueue_passively)
+        conflicts = Conflicts(broker, adapter, guard, self._journal, self._strategies)
+        enqueueing = Enqueueing(
             store=store,
             claims=claims,
             deliveries=deliveries,
             holding=holding,
+            conflicts=conflicts,
+            adapter=adapter,
+            journal=self._journal,
+            without_store=self._without_store,
+        )
+        guard.install(enqueueing)
+        processing = Processing(
+            store=store,
+            claims=claims,
+            deliveries=deliveries,
+            holding=holding,
+            conflicts=conflicts,
             journal=self._journal,
             lease_ms=self._lease_ms,
             without_store=self._without_store,
         )
-        guard = Guard(broker, life)
-        adapter = adapter_for(broker, guard.enqueue_passively)
-        life.adapter = adapter
-        life.conflicts = Conflicts(broker, adapter, guard, self._journal, self._strategies)
-        return _Bound(claims, deliveries, holding, guard, life, AfterBody(life.finish))
+        return _Bound(claims, deliveries, holding, guard, enqueueing, processing, AfterBody(processing.finish))
 
 
 def _client_for(broker: Broker, url: str | None) -> redis.Redis:
@@ -252,12 +258,10 @@ def _checked_lease_ms(lease: object) -> int:
     try:
         return to_ms(lease)
     except ValueError as exc:
-        msg = f"UniqueMiddleware: lease {exc}"
-        raise InvalidLockOptions(msg) from None
+        raise InvalidLockOptions(f"UniqueMiddleware: lease {exc}") from None
 
 
 def _checked_on_store_error(value: str) -> str:
     if value not in ("raise", "ignore"):
-        msg = f"UniqueMiddleware: on_store_error must be 'raise' or 'ignore', not {value!r}"
-        raise InvalidLockOptions(msg)
+        raise InvalidLockOptions(f"UniqueMiddleware: on_store_error must be 'raise' or 'ignore', not {value!r}")
     return value

@@ -8,17 +8,15 @@ message. Message beats actor beats middleware, option by option; ``on_conflict``
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LockType, Until
+from dramatiq_unique.strategies import Strategy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from dramatiq_unique.strategies import Strategy
 
 __all__ = ["OPTION_NAMES", "ActorFacts", "LockOptions", "OptionRules"]
 
@@ -67,8 +65,7 @@ def _guess(word: object, known: Iterable[str]) -> str:
 def _one_of(value: object, known: Mapping[str, object]) -> str:
     if isinstance(value, str) and value in known:
         return value
-    msg = f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{_guess(value, known)}"
-    raise ValueError(msg)
+    raise ValueError(f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{_guess(value, known)}")
 
 
 def _parse_ttl(value: object) -> object:
@@ -81,8 +78,7 @@ def _parse_wait(value: object) -> object:
 
 def _parse_count(value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"must be a whole number, {least} or more, not {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"must be a whole number, {least} or more, not {value!r}")
     return value
 
 
@@ -96,8 +92,7 @@ def _parse_optional_count(value: object) -> object:
 
 def _parse_flag(value: object) -> object:
     if not isinstance(value, bool):
-        msg = f"must be True or False, not {value!r}"
-        raise ValueError(msg)  # noqa: TRY004 - one kind of error for every wrong value
+        raise ValueError(f"must be True or False, not {value!r}")  # noqa: TRY004 - one kind of error for every wrong value
     return value
 
 
@@ -105,26 +100,22 @@ def _parse_names(value: object) -> object:
     if value is None:
         return None
     if isinstance(value, str):
-        msg = f"must be a list of parameter names, not the string {value!r}; did you mean [{value!r}]?"
-        raise ValueError(msg)  # noqa: TRY004 - one kind of error for every wrong value
+        raise ValueError(f"must be a list of parameter names, not the string {value!r}; did you mean [{value!r}]?")  # noqa: TRY004 - one kind of error for every wrong value
     if not isinstance(value, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in value):
-        msg = f"must be a list of parameter names, not {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"must be a list of parameter names, not {value!r}")
     return tuple(sorted(set(value)))
 
 
 def _parse_key(value: object) -> object:
     if value is None or callable(value) or isinstance(value, str):
         return value
-    msg = f"must be a callable of the actor's arguments, or the name of a method, not {value!r}"
-    raise ValueError(msg)
+    raise ValueError(f"must be a callable of the actor's arguments, or the name of a method, not {value!r}")
 
 
 def _parse_hook(value: object) -> object:
     if value is None or callable(value):
         return value
-    msg = f"must be callable, not {value!r}"
-    raise ValueError(msg)
+    raise ValueError(f"must be callable, not {value!r}")
 
 
 _PARSERS: dict[str, tuple[object, Callable[[object], object]]] = {
@@ -205,8 +196,7 @@ class OptionRules:
             values = self._stack(values, self._parse(where, given))
         for name in levels[-1].keys() - OPTION_NAMES:
             if difflib.get_close_matches(name, OPTION_NAMES, n=1, cutoff=0.85):
-                msg = f"{where}: there is no option {name!r}{_guess(name, OPTION_NAMES)}"
-                raise InvalidLockOptions(msg)
+                raise InvalidLockOptions(f"{where}: there is no option {name!r}{_guess(name, OPTION_NAMES)}")
         return self._finish(where, values, actor)
 
     def _parse(self, where: str, given: Mapping[str, object]) -> dict[str, object]:
@@ -220,11 +210,11 @@ class OptionRules:
                 else:
                     parsed[name] = _PARSERS[name][1](given[name])
             except ValueError as exc:
-                msg = f"{where}: option {name} {exc}"
-                raise InvalidLockOptions(msg) from None
+                raise InvalidLockOptions(f"{where}: option {name} {exc}") from None
         if all(parsed.get(name) is not None for name in _EITHER_OR):
-            msg = f"{where}: lock_args and lock_args_method do not go together; keep the one that says what counts"
-            raise InvalidLockOptions(msg)
+            raise InvalidLockOptions(
+                f"{where}: lock_args and lock_args_method do not go together; keep the one that says what counts"
+            )
         return parsed
 
     def _parse_lock(self, value: object) -> LockType | None:
@@ -241,12 +231,15 @@ class OptionRules:
         sides: dict[str, object] = {}
         for side, name in value.items():
             if side not in ("client", "server"):
-                msg = f"knows the sides 'client' and 'server', not {side!r}{_guess(side, ('client', 'server'))}"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"knows the sides 'client' and 'server', not {side!r}{_guess(side, ('client', 'server'))}"
+                )
             sides[side] = None if name is None else _one_of(name, self.strategies)
         if sides.get("server") == "replace":
-            msg = "cannot be 'replace' on the server side: the message is already there; use 'log', 'raise', 'reject' or 'reschedule'"
-            raise ValueError(msg)
+            raise ValueError(
+                "cannot be 'replace' on the server side, where the message is already taken from the queue; "
+                "use 'log', 'raise', 'reject' or 'reschedule'"
+            )
         return sides
 
     @staticmethod
@@ -262,20 +255,19 @@ class OptionRules:
         options = dict(values)
         lock: LockType | None = options["lock"]
         if lock is not None and lock.queue is Until.EXPIRY and options["lock_ttl"] is None:
-            msg = f"{where}: lock={lock.name!r} needs lock_ttl, the seconds that its window lasts"
-            raise InvalidLockOptions(msg)
+            raise InvalidLockOptions(f"{where}: lock={lock.name!r} needs lock_ttl, the seconds that its window lasts")
         unknown = [name for name in options["lock_args"] or () if name not in actor.parameters]
         if unknown:
-            msg = (
+            raise InvalidLockOptions(
                 f"{where}: option lock_args names {unknown[0]!r}, and the actor has the parameters "
                 f"{', '.join(map(repr, actor.parameters)) or '(none)'}{_guess(unknown[0], actor.parameters)}"
             )
-            raise InvalidLockOptions(msg)
         key = options["lock_args_method"]
         if isinstance(key, str):
             options["lock_args_method"] = actor.method(key)
             if options["lock_args_method"] is None:
-                msg = f"{where}: option lock_args_method names {key!r}, and there is no such method on a class-based actor"
-                raise InvalidLockOptions(msg)
+                raise InvalidLockOptions(
+                    f"{where}: option lock_args_method names {key!r}, which is no method of a class-based actor"
+                )
         options["after_unlock"] = options["after_unlock"] or actor.method("after_unlock")
         return LockOptions(**options)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Any, Literal, cast
 
 from dramatiq import Message
 
 from dramatiq_unique.ticket import Ticket
 
-if TYPE_CHECKING:
-    from typing import Any
 
-__all__ = ["Outcome", "outcome", "original"]
+__all__ = ["Outcome", "original", "outcome"]
 
 OutcomeAction = Literal["enqueued", "discarded", "rejected", "replaced", "rescheduled"]
 

@@ -12,13 +12,12 @@ function from a :class:`Conflict` to an action, registered by name::
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-__all__ = ["SILENCE", "Action", "BuiltIn", "Conflict", "Side", "Strategy", "strategy_table"]
+__all__ = ["SILENCE", "Action", "BuiltIn", "Conflict", "Side", "Strategy", "decide", "strategy_table"]
 
 Side = Literal["client", "server"]
 
@@ -118,3 +117,25 @@ def strategy_table(own: Mapping[str, Strategy] | None = None) -> dict[str, Strat
         Every strategy that ``on_conflict`` may name.
     """
     return {row.name: row for row in BUILT_IN} | dict(own or {})
+
+
+def decide(strategy: Strategy, conflict: Conflict) -> Action:
+    """Ask a strategy.
+
+    Arguments:
+        strategy: Built in, or the user's own.
+        conflict: What it is told.
+
+    Returns:
+        The action; ``RESCHEDULE`` for ``REPLACE`` at the worker, where nobody's place can be taken.
+
+    Raises:
+        TypeError: It returned something else.
+        Exception: Whatever a strategy of the user's own raises.
+    """
+    action = strategy(conflict)
+    if not isinstance(action, Action):
+        raise TypeError(f"a strategy returns an Action, not {action!r}")
+    if conflict.side == "server" and action is Action.REPLACE:
+        return Action.RESCHEDULE
+    return action

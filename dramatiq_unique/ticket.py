@@ -7,11 +7,10 @@ settles it at the start.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["OPTION", "Ticket"]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+from dramatiq import Broker, Message
 
 from dramatiq_unique.brokers.adapter import REJECTED, AnyBroker, BrokerAdapter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dramatiq import Broker, Message
 
 __all__ = ["REJECTED", "AnyBroker", "BrokerAdapter", "adapter_for", "client_of"]
 
@@ -41,7 +40,7 @@ def adapter_for(broker: Broker, enqueue: Callable[[Message[Any]], object]) -> Br
     return AnyBroker(enqueue)
 
 
-def client_of(broker: Broker) -> Any | None:  # noqa: ANN401 - whatever client the broker was given
+def client_of(broker: Broker) -> Any | None:
     """Find the Redis client of a broker that has one (the Redis broker), else ``None``."""
     names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(broker).__mro__}
     return broker.client if "dramatiq.brokers.redis.RedisBroker" in names else None  # type: ignore[attr-defined]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from dramatiq import Message
 
-    from dramatiq import Message
 
 __all__ = ["REJECTED", "AnyBroker", "BrokerAdapter"]
 
@@ -51,10 +50,10 @@ class AnyBroker:
     def __init__(self, enqueue: Callable[[Message[Any]], object]) -> None:
         self._enqueue = enqueue
 
-    def dead_letter(self, message: Message[Any], error: Exception) -> None:  # noqa: ARG002 - the worker has no use for it
+    def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Enqueue the message marked, for a worker to dead-letter: the one way that every broker has."""
         self._enqueue(message.copy(options={REJECTED: True}))
 
-    def withdraw(self, queue_name: str, broker_id: str) -> bool:  # noqa: ARG002 - no broker has a way in common
+    def withdraw(self, queue_name: str, broker_id: str) -> bool:
         """Leave it to the worker."""
         return False

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pika
+from dramatiq import Message
+from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.common import xq_name
 
 from dramatiq_unique.brokers.adapter import AnyBroker
 
-if TYPE_CHECKING:
-    from dramatiq import Message
-    from dramatiq.brokers.rabbitmq import RabbitmqBroker
 
 __all__ = ["Rabbitmq"]
 
@@ -23,7 +22,7 @@ class Rabbitmq(AnyBroker):
         super().__init__(broker.enqueue)
         self._broker = broker
 
-    def dead_letter(self, message: Message[Any], error: Exception) -> None:  # noqa: ARG002 - nowhere to keep it
+    def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Publish the message where RabbitMQ would route a rejected one (``x-dead-letter-routing-key``)."""
         self._broker.declare_queue(message.queue_name, ensure=True)
         self._broker.channel.basic_publish(

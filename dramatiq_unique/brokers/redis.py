@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import redis
+from dramatiq import Message
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import current_millis, xq_name
 
 from dramatiq_unique.brokers.adapter import AnyBroker
 
-if TYPE_CHECKING:
-    from dramatiq import Message
-    from dramatiq.brokers.redis import RedisBroker
 
 __all__ = ["Redis"]
 
@@ -22,7 +21,7 @@ _NEAR = 128
 
 
 class Redis(AnyBroker):
-    """Dead letters are in ``<namespace>:<queue>.XQ`` by time and in ``….XQ.msgs`` by id, as its ``nack`` leaves them."""
+    """Dead letters are in ``<namespace>:<queue>.XQ`` by time and ``….XQ.msgs`` by id, as its ``nack`` leaves them."""
 
     def __init__(self, broker: RedisBroker) -> None:
         super().__init__(broker.enqueue)
@@ -30,7 +29,7 @@ class Redis(AnyBroker):
         source = Path(__file__).with_name("withdraw.lua").read_text(encoding="utf-8")
         self._withdraw = broker.client.register_script(source)
 
-    def dead_letter(self, message: Message[Any], error: Exception) -> None:  # noqa: ARG002 - nowhere to keep it
+    def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Write the message where a nack would have left it."""
         message = message.copy(options={"redis_message_id": str(uuid4())})
         letters = f"{self._broker.namespace}:{xq_name(message.queue_name)}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dramatiq import MessageProxy
+from dramatiq import Message, MessageProxy
+from dramatiq.brokers.stub import StubBroker
 
 from dramatiq_unique.brokers.adapter import AnyBroker
 
-if TYPE_CHECKING:
-    from dramatiq import Message
-    from dramatiq.brokers.stub import StubBroker
 
 __all__ = ["Stub"]
 

@@ -5,6 +5,34 @@ Nothing here knows Dramatiq.
 
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request
 from dramatiq_unique.store.redis_store import RedisStore
-from dramatiq_unique.store.replies import Acquired, Begun, Found, Status
+from dramatiq_unique.store.replies import (
+    Acquired,
+    Begun,
+    Found,
+    Held,
+    Kept,
+    Replaced,
+    Running,
+    Started,
+    Superseded,
+    Taken,
+)
 
-__all__ = ["Acquired", "Begun", "Found", "Holder", "Kind", "Lease", "RedisStore", "Request", "Status"]
+
+__all__ = [
+    "Acquired",
+    "Begun",
+    "Found",
+    "Held",
+    "Holder",
+    "Kept",
+    "Kind",
+    "Lease",
+    "RedisStore",
+    "Replaced",
+    "Request",
+    "Running",
+    "Started",
+    "Superseded",
+    "Taken",
+]

@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 from functools import lru_cache
 
+
 __all__ = ["Holder", "Kind", "Lease", "Request"]
 
 

@@ -12,20 +12,29 @@ default and Redis 7 always does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import redis
+from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request
-from dramatiq_unique.store.replies import Acquired, Begun, Found, Status
+from dramatiq_unique.store.replies import (
+    Acquired,
+    Begun,
+    Found,
+    Held,
+    Kept,
+    Replaced,
+    Running,
+    Started,
+    Superseded,
+    Taken,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from redis.client import PubSub
 
 __all__ = ["RedisStore"]
 
@@ -70,13 +79,19 @@ class RedisStore:
             [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")],
             [request.message_id, request.limit, hold_ms, state, *request.labels(), int(takeover), self._memory_ms],
         )
-        if status == "superseded":
-            return Acquired(Status.SUPERSEDED, superseded_by=rest[0])
-        return Acquired(Status(status), holder=Holder.parse(*rest[1:]) if rest else None)
+        match status:
+            case "taken":
+                return Taken()
+            case "mine":
+                return Kept()
+            case "replaced":
+                return Replaced(Holder.parse(*rest[1:]))
+            case "superseded":
+                return Superseded(*rest)
+            case _:
+                return _held(rest)
 
-    def begin(
-        self, request: Request, *, token: str, queue: str, run: bool, lease_ms: int, hold_ms: int
-    ) -> Begun:
+    def begin(self, request: Request, *, token: str, queue: str, run: bool, lease_ms: int, hold_ms: int) -> Begun:
         """Settle the queue lock of a message that starts, and take its run lock, in one step.
 
         Arguments:
@@ -93,13 +108,15 @@ class RedisStore:
             [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
             [request.message_id, token, queue, int(run), request.limit, lease_ms, hold_ms, *request.labels()],
         )
-        if status == "superseded":
-            return Begun(Status.SUPERSEDED, superseded_by=rest[0])
-        if status == "running":
-            return Begun(Status.RUNNING, left_ms=int(rest[0]))
-        if status == "held":
-            return Begun(Status.HELD, holder=Holder.parse(*rest[1:]), left_ms=int(rest[0]))
-        return Begun(Status.BEGUN, found=Found(rest[0]))
+        match status:
+            case "begun":
+                return Started(Found(rest[0]))
+            case "superseded":
+                return Superseded(*rest)
+            case "running":
+                return Running(int(rest[0]))
+            case _:
+                return _held(rest)
 
     def finish(self, digest: str, message_id: str, *, token: str, queue: bool, run: bool) -> tuple[bool, bool]:
         """Let go of locks that the message owns.
@@ -179,7 +196,7 @@ class RedisStore:
     def _channel(self, digest: str) -> str:
         return f"{self.prefix}:{{{digest}}}:released"
 
-    def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:  # noqa: ANN401 - a reply of Redis
+    def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
         with _translated(operation):
             return _text(self._scripts[operation](keys=keys, args=args))
 
@@ -195,15 +212,19 @@ def _translated(operation: str) -> Iterator[None]:
     try:
         yield
     except redis.RedisError as exc:
-        msg = f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}"
-        raise LockStoreUnavailable(msg) from exc
+        raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
 
 
-def _text(reply: Any) -> Any:  # noqa: ANN401 - a reply of Redis
+def _text(reply: Any) -> Any:
     """Decode a reply, whether or not the client did it already."""
     if isinstance(reply, bytes):
         return reply.decode()
     return [_text(item) for item in reply] if isinstance(reply, list) else reply
+
+
+def _held(rest: list[Any]) -> Held:
+    left_ms, *holder = rest
+    return Held(Holder.parse(*holder), int(left_ms))
 
 
 def _wait(pubsub: PubSub, seconds: float) -> None:

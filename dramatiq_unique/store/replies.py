@@ -1,27 +1,44 @@
 """What the store answers."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dramatiq_unique.store.records import Holder
-
-__all__ = ["Acquired", "Begun", "Found", "Status"]
+from dramatiq_unique.store.records import Holder
 
 
-class Status(enum.Enum):
-    """How an acquire or a begin went."""
+__all__ = ["Acquired", "Begun", "Found", "Held", "Kept", "Replaced", "Running", "Started", "Superseded", "Taken"]
 
-    TAKEN = "taken"
-    MINE = "mine"
-    REPLACED = "replaced"
-    HELD = "held"
-    SUPERSEDED = "superseded"
-    BEGUN = "begun"
-    RUNNING = "running"
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The message has its queue lock now, and had not before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The message has its queue lock still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The message has the queue lock now, in the place of ``holder``."""
+
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lock is full: ``holder`` is in the way, for ``left_ms`` yet if nothing renews it."""
+
+    holder: Holder
+    left_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The message ``by_id`` had taken the place of this one."""
+
+    by_id: str
 
 
 class Found(enum.Enum):
@@ -34,34 +51,21 @@ class Found(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Acquired:
-    """The answer at enqueue.
+class Started:
+    """The delivery has every lock that it needs; its queue lock was ``found`` so."""
 
-    Arguments:
-        status: ``TAKEN``, ``MINE``, ``REPLACED``, ``HELD`` or ``SUPERSEDED``.
-        holder: The one in the way (``HELD``), or whose place was taken (``REPLACED``).
-        superseded_by: The message that took this one's place (``SUPERSEDED``).
-    """
-
-    status: Status
-    holder: Holder | None = None
-    superseded_by: str | None = None
+    found: Found
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """The answer at the start.
+class Running:
+    """An earlier delivery of this very message has a lease that lives for ``left_ms`` yet."""
 
-    Arguments:
-        status: ``BEGUN``, ``HELD``, ``SUPERSEDED`` or ``RUNNING``.
-        found: What stood in the place of the queue lock (``BEGUN``).
-        holder: The one in the way (``HELD``).
-        superseded_by: The message that took this one's place (``SUPERSEDED``).
-        left_ms: How long the one in the way (``HELD``), or the earlier delivery (``RUNNING``), still has the lock.
-    """
+    left_ms: int
 
-    status: Status
-    found: Found = Found.NONE
-    holder: Holder | None = None
-    superseded_by: str | None = None
-    left_ms: int = 0
+
+Acquired = Taken | Kept | Replaced | Held | Superseded
+"""The answers at enqueue."""
+
+Begun = Started | Held | Superseded | Running
+"""The answers at the start."""

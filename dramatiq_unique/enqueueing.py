@@ -1,0 +1,203 @@
+"""The enqueue side: a message takes its queue lock before it is stored, and gives it back if it is not.
+
+What a full lock means is settled in :mod:`dramatiq_unique.conflicts`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from dramatiq import Message
+
+from dramatiq_unique import events
+from dramatiq_unique.brokers import BrokerAdapter
+from dramatiq_unique.claims import Claim, Claims, stamp
+from dramatiq_unique.conflicts import Conflicts
+from dramatiq_unique.deliveries import Deliveries
+from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, as_ours
+from dramatiq_unique.guard import Attempt, NotEnqueued
+from dramatiq_unique.holding import Holding
+from dramatiq_unique.journal import Journal
+from dramatiq_unique.lock_types import Until
+from dramatiq_unique.store import Acquired, Held, Holder, Kept, Kind, RedisStore, Replaced, Superseded, Taken
+from dramatiq_unique.strategies import Action
+from dramatiq_unique.ticket import Ticket
+
+
+__all__ = ["Enqueueing"]
+
+
+class Enqueueing:
+    """The transitions of messages that are enqueued on one broker, for the first time or again.
+
+    Arguments:
+        store: The locks.
+        claims: What messages ask for.
+        deliveries: What runs in this process.
+        holding: Lets go of what was taken.
+        conflicts: Settles full locks.
+        adapter: What the broker can do beyond.
+        journal: Where facts are told.
+        without_store: Whether messages go on without a lock where the store cannot be reached.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: RedisStore,
+        claims: Claims,
+        deliveries: Deliveries,
+        holding: Holding,
+        conflicts: Conflicts,
+        adapter: BrokerAdapter,
+        journal: Journal,
+        without_store: bool,
+    ) -> None:
+        self._store = store
+        self._claims = claims
+        self._deliveries = deliveries
+        self._holding = holding
+        self._conflicts = conflicts
+        self._adapter = adapter
+        self._journal = journal
+        self._without_store = without_store
+
+    def enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
+        """Take the queue lock of a message that is about to be stored.
+
+        Arguments:
+            message: The message as it will be stored; its ticket is put on it.
+            delay_ms: Its delay, if it is delayed.
+            attempt: The call of ``enqueue`` that this is part of.
+
+        Raises:
+            NotEnqueued: It is not to be stored.
+            DuplicateMessage: The same, for its sender to hear.
+            InvalidLockOptions: Its options are wrong, or do not fit its arguments.
+            LockStoreUnavailable: The store cannot be reached.
+        """
+        if attempt.passive:
+            return
+        try:
+            self._enqueue(message, delay_ms, attempt)
+        except (NotEnqueued, DuplicateMessage):
+            raise
+        except Exception as exc:
+            if self._deliveries.sent_by_dramatiq:
+                # Raising would lose the message (a retry, a delayed one, the next step of a pipeline); where its
+                # options are wrong, the worker will say so and fail it.
+                self._journal.complain("not_locked", exc, message_id=message.message_id, actor_name=message.actor_name)
+                return
+            raise as_ours(exc, f"could not lock message {message.message_id} of {message.actor_name!r}") from exc
+
+    def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
+        claim = self._claims.of(message)
+        if claim is None:
+            return
+        if not _asks_at_enqueue(claim):
+            stamp(message, claim.ticket)
+            return
+        try:
+            answer = self._acquire(claim, message, delay_ms)
+            if isinstance(answer, Held):
+                answer = self._meet(answer, claim, message, delay_ms)
+        except LockStoreUnavailable as exc:
+            self._enqueue_without_store(claim, message, exc)
+            return
+        match answer:
+            case Superseded(by_id):
+                self._deliveries.note_superseded(message.message_id)
+                raise self._conflicts.superseded_at_enqueue(claim, message, by_id)
+            case Taken():
+                self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._give(replace(claim.ticket, held=True), claim, message, attempt, taken=True)
+            case Replaced(holder):
+                self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
+                ticket = replace(claim.ticket, held=True).with_outcome("replaced", holder_id=holder.message_id)
+                self._give(ticket, claim, message, attempt, taken=True, replaced=holder)
+            case Kept():
+                self._give(replace(claim.ticket, held=True), claim, message, attempt)
+            case Held():
+                self._give(claim.ticket, claim, message, attempt)
+
+    def _acquire(
+        self, claim: Claim, message: Message[Any], delay_ms: float | None, *, takeover: bool | None = None
+    ) -> Acquired:
+        if claim.lock.queue is Until.EXPIRY and not claim.ticket.marked:
+            state = "f"
+        else:
+            runs = not claim.first and self._deliveries.in_body(message.message_id)
+            state = "" if runs else "w"
+        if takeover is None:
+            takeover = self._conflicts.replaces_at_once(claim) and not claim.ticket.held
+        return self._store.acquire(
+            claim.request(message), hold_ms=claim.hold_ms(delay_ms or 0), state=state, takeover=takeover
+        )
+
+    def _meet(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
+        """Settle a full lock; what comes back is how the message goes on all the same."""
+        again = claim.ticket.held
+        if again and claim.lock.queue is Until.END:
+            return held  # Its own lock had lapsed; the start decides.
+        action = self._conflicts.action("client", claim, held.holder)
+        if again and action in (Action.DISCARD, Action.REPLACE):
+            raise self._conflicts.merged(claim, message, held.holder)
+        if action is Action.REPLACE:
+            answer = self._acquire(claim, message, delay_ms, takeover=True)
+            if not isinstance(answer, Held):
+                return answer
+            held = answer
+        by_dramatiq = self._deliveries.sent_by_dramatiq
+        raise self._conflicts.at_enqueue(action, claim, message, held.holder, by_dramatiq=by_dramatiq)
+
+    @staticmethod
+    def _give(
+        ticket: Ticket,
+        claim: Claim,
+        message: Message[Any],
+        attempt: Attempt,
+        *,
+        taken: bool = False,
+        replaced: Holder | None = None,
+    ) -> None:
+        """Give a message its ticket, and note what has to be given back if it is not stored."""
+        stamp(message, ticket)
+        # A broker's reconnect loop comes here again in one attempt, and then keeps what it took before.
+        attempt.claim = claim
+        attempt.taken = attempt.taken or taken
+        attempt.replaced = attempt.replaced or replaced
+
+    def _enqueue_without_store(self, claim: Claim, message: Message[Any], error: LockStoreUnavailable) -> None:
+        """Go on without a lock where the caller wants that, or where raising would lose the message."""
+        goes_on = self._without_store or self._deliveries.sent_by_dramatiq
+        self._journal.tell(
+            events.StoreError(
+                **claim.facts(),
+                operation="enqueue",
+                error=str(error),
+                consequence="unlocked" if goes_on else "refused",
+            )
+        )
+        if not goes_on:
+            raise error
+        stamp(message, claim.ticket)
+
+    def stored(self, message: Message[Any], attempt: Attempt) -> None:
+        """Note that a message is in the broker, and take the one whose place it took out of it."""
+        self._deliveries.note_requeued(message.message_id)
+        old = attempt.replaced
+        if attempt.claim is not None and old is not None and self._adapter.withdraw(old.queue_name, old.broker_id):
+            self._holding.forget(attempt.claim, old.message_id)
+
+    def give_back(self, attempt: Attempt) -> None:
+        """Give back the lock of a message that was not stored."""
+        if attempt.claim is not None and attempt.taken:
+            self._holding.give_back(attempt.claim, attempt.replaced)
+
+
+def _asks_at_enqueue(claim: Claim) -> bool:
+    """Whether the store has to be asked at enqueue."""
+    if claim.lock.queue is None or claim.ticket.redelivered:
+        return False
+    # A retry neither opens nor stretches a window.
+    return not (claim.lock.queue is Until.EXPIRY and claim.ticket.held)

@@ -1,0 +1,218 @@
+"""The worker side: a delivery settles its locks before the actor runs, and lets them go as its row says.
+
+What a full lock means is settled in :mod:`dramatiq_unique.conflicts`; how locks are kept and let go, in
+:mod:`dramatiq_unique.holding`.
+"""
+
+import time
+from dataclasses import replace
+
+from dramatiq.broker import MessageProxy
+from dramatiq.middleware import MiddlewareError, SkipMessage
+
+from dramatiq_unique import events
+from dramatiq_unique.brokers import REJECTED
+from dramatiq_unique.claims import Claim, Claims, stamp
+from dramatiq_unique.conflicts import Conflicts
+from dramatiq_unique.deliveries import Deliveries, Delivery
+from dramatiq_unique.errors import LockStoreUnavailable, as_ours
+from dramatiq_unique.holding import Holding
+from dramatiq_unique.journal import Journal
+from dramatiq_unique.lock_types import Until
+from dramatiq_unique.store import Begun, Found, Held, Kind, RedisStore, Running, Started, Superseded
+
+
+__all__ = ["Processing"]
+
+_PUT_BACK_AT_LEAST_MS = 500
+_LOOK_AGAIN_S = 0.01
+
+
+class Processing:
+    """The transitions of messages that are delivered to this process.
+
+    Arguments:
+        store: The locks.
+        claims: What messages ask for.
+        deliveries: What runs in this process.
+        holding: Keeps and lets go of what deliveries hold.
+        conflicts: Settles full locks.
+        journal: Where facts are told.
+        lease_ms: The lease of a run lock, in milliseconds.
+        without_store: Whether messages go on without a lock where the store cannot be reached.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: RedisStore,
+        claims: Claims,
+        deliveries: Deliveries,
+        holding: Holding,
+        conflicts: Conflicts,
+        journal: Journal,
+        lease_ms: int,
+        without_store: bool,
+    ) -> None:
+        self._store = store
+        self._claims = claims
+        self._deliveries = deliveries
+        self._holding = holding
+        self._conflicts = conflicts
+        self._journal = journal
+        self._lease_ms = lease_ms
+        self._without_store = without_store
+
+    def start(self, message: MessageProxy) -> None:
+        """Settle the locks of a delivery before its actor runs.
+
+        Arguments:
+            message: The delivered message.
+
+        Raises:
+            SkipMessage: It is not to run now, or ever.
+            DuplicateMessage: Its lock is full and its strategy says ``raise``.
+            InvalidLockOptions: Its options are wrong, or do not fit its arguments.
+            LockStoreUnavailable: The store cannot be reached.
+        """
+        delivery = self._deliveries.open(message.message_id)
+        if message.options.get(REJECTED):
+            message.fail()
+            raise SkipMessage("rejected at enqueue")
+        if not message.failed:
+            try:
+                self._start(delivery, message)
+            except MiddlewareError:
+                raise
+            except Exception as exc:
+                raise as_ours(exc, f"could not lock message {message.message_id} of {message.actor_name!r}") from exc
+        delivery.in_body = True
+
+    def _start(self, delivery: Delivery, message: MessageProxy) -> None:
+        claim = delivery.claim = self._claims.of(message)
+        if claim is None or not _asks_at_start(claim):
+            return
+        try:
+            begun = self._begin(claim, delivery, message)
+        except LockStoreUnavailable as exc:
+            consequence = "unlocked" if self._without_store else "failed"
+            self._journal.tell(
+                events.StoreError(**claim.facts(), operation="start", error=str(exc), consequence=consequence)
+            )
+            if self._without_store:
+                return
+            raise
+        match begun:
+            case Superseded(by_id):
+                self._deliveries.note_superseded(message.message_id)
+                self._conflicts.superseded(claim, message, by_id)
+                raise SkipMessage(f"message {by_id} took its place")
+            case Running(left_ms):
+                self._conflicts.put_back_redelivered(claim, message, max(left_ms, _PUT_BACK_AT_LEAST_MS))
+                raise SkipMessage("an earlier delivery of it may be running yet")
+            case Held(holder):
+                action = self._conflicts.action("server", claim, holder)
+                raise self._conflicts.at_start(action, claim, message, holder)
+            case Started(found):
+                self._started(claim, delivery, message, found)
+
+    def _begin(self, claim: Claim, delivery: Delivery, message: MessageProxy) -> Begun:
+        """Ask the store, and wait for a run lock as long as ``lock_timeout`` allows."""
+        begun = self._begin_once(claim, delivery, message)
+        timeout_s = claim.options.lock_timeout / 1000
+        if not isinstance(begun, Held) or not claim.lock.run or not timeout_s:
+            return begun
+        until_s = time.monotonic() + timeout_s
+        with self._store.releases(claim.ticket.digest) as wait:
+            while True:
+                begun = self._begin_once(claim, delivery, message)
+                left_s = until_s - time.monotonic()
+                if not isinstance(begun, Held) or left_s <= 0:
+                    return begun
+                # Nobody tells of a holder that died: look again when its lease is over.
+                wait(min(left_s, max(begun.left_ms / 1000, _LOOK_AGAIN_S)))
+
+    def _begin_once(self, claim: Claim, delivery: Delivery, message: MessageProxy) -> Begun:
+        return self._store.begin(
+            claim.request(message),
+            token=delivery.token,
+            queue=_queue_at_start(claim),
+            run=claim.lock.run,
+            lease_ms=claim.lease_ms(self._lease_ms),
+            hold_ms=claim.hold_ms(),
+        )
+
+    def _started(self, claim: Claim, delivery: Delivery, message: MessageProxy, found: Found) -> None:
+        lock, ticket = claim.lock, claim.ticket
+        lapsed = ticket.held and found is not Found.MINE
+        taken = found is Found.FREE and _queue_at_start(claim) in ("end", "take")
+        lease_ms = claim.lease_ms(self._lease_ms)
+        if lapsed:
+            self._journal.tell(events.Lapsed(**claim.facts()))
+        if taken:
+            self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms())
+        if lock.run:
+            self._holding.tell_locked(claim, Kind.RUN, lease_ms)
+        self._holding.hold(claim, delivery, lease_ms)
+        if claim.first or taken or ticket.redelivered:
+            # What travels on with a retry: that this is no first send, and what it has.
+            stamp(message, replace(ticket, held=ticket.held or taken, redelivered=False))
+        if lock.queue is Until.START and found is Found.MINE:
+            self._holding.released(claim, message, queue=True, run=False)
+
+    def finish(self, message: MessageProxy, exception: BaseException | None) -> None:
+        """Let go of what ends with the actor, however it ended. Doing it twice is nothing.
+
+        Arguments:
+            message: The delivered message.
+            exception: What it raised, if it did.
+        """
+        self._deliveries.body_ended()
+        delivery = self._deliveries.here(message.message_id)
+        if delivery is not None and delivery.claim is not None:
+            succeeded = exception is None and not message.failed
+            self._holding.let_go(
+                delivery.claim, message, delivery, queue=succeeded and delivery.queue_held, run=delivery.run_held
+            )
+
+    def end(self, message: MessageProxy, *, dead: bool) -> None:
+        """Let go of everything, if this ack or nack is the end of the message.
+
+        Arguments:
+            message: The message that is about to be acknowledged or rejected.
+            dead: Whether it is rejected, which is always its end.
+        """
+        goes_on = message.queue_name.endswith(".DQ") or self._deliveries.was_requeued(message.message_id)
+        delivery = self._deliveries.here(message.message_id)
+        claim = (delivery and delivery.claim) or self._claims.to_let_go(message)
+        if claim is None:
+            return
+        ended = dead or not goes_on
+        run = delivery is not None and delivery.run_held
+        if delivery is not None and delivery.settled:
+            queue = ended and delivery.queue_held
+        else:
+            queue = ended and claim.lets_queue_lock_go and claim.ticket.held
+        self._holding.let_go(claim, message, delivery, queue=queue, run=run)
+
+    def close(self, message: MessageProxy) -> None:
+        """Forget a delivery once the broker was told."""
+        if self._deliveries.take_superseded(message.message_id):
+            claim = self._claims.to_let_go(message)
+            if claim is not None:
+                self._holding.forget(claim, message.message_id)
+        self._deliveries.close(message.message_id)
+
+
+def _asks_at_start(claim: Claim) -> bool:
+    """Whether the store has to be asked at the start: not for a window that nobody can replace."""
+    if claim.lock.run or claim.lock.queue is not Until.EXPIRY:
+        return True
+    return claim.ticket.marked or not claim.ticket.held
+
+
+def _queue_at_start(claim: Claim) -> str:
+    """Say what happens to the queue lock at the start, in the store's words."""
+    if claim.lock.queue is Until.EXPIRY:
+        return "mark" if claim.ticket.held else "take"
+    return claim.lock.queue.value if claim.lock.queue else ""
