@@ -93,6 +93,11 @@ class Claim:
         return self.ids() | {"queue_name": self.queue_name, "lock": self.lock.name}
 
     @property
+    def again(self) -> bool:
+        """Whether the message was accepted before: a retry, a delayed one that comes due, one that was put back."""
+        return not self.first and not self.ticket.waits
+
+    @property
     def lets_queue_lock_go(self) -> bool:
         """Whether code ever lets its queue lock go."""
         return self.lock.queue in (Until.START, Until.END)

@@ -160,7 +160,7 @@ class Conflicts:
         base = claim.options.reschedule_delay
         _, delay_ms = compute_backoff(claim.ticket.rescheduled, factor=base, max_backoff=base * _LONGEST_BACKOFF)
         again = waiting(message)
-        stamp(again, claim.ticket.put_back(held=side == "server" and claim.ticket.held))
+        stamp(again, claim.ticket.put_back(waits=side == "client"))
         if side == "client":
             self._guard.enqueue_passively(again, delay=delay_ms)
         else:
@@ -176,7 +176,7 @@ class Conflicts:
             delay_ms: When it is tried again, in milliseconds.
         """
         again = waiting(message)
-        stamp(again, claim.ticket.put_back(held=claim.ticket.held, redelivered=True))
+        stamp(again, claim.ticket.put_back(redelivered=True))
         self._enqueue_instead(again, message, delay_ms)
         self._tell_rescheduled(claim, "server", "redelivery", message.message_id, delay_ms)
 

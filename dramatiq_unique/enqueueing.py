@@ -3,7 +3,6 @@
 What a full lock means is settled in :mod:`dramatiq_unique.conflicts`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from dramatiq import Message
@@ -13,7 +12,7 @@ from dramatiq_unique.brokers import BrokerAdapter
 from dramatiq_unique.claims import Claim, Claims, stamp
 from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
-from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, as_ours
+from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, UniqueError, as_ours
 from dramatiq_unique.guard import Attempt, NotEnqueued
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
@@ -87,6 +86,8 @@ class Enqueueing:
                 # options are wrong, the worker will say so and fail it.
                 self._journal.complain("not_locked", exc, message_id=message.message_id, actor_name=message.actor_name)
                 return
+            if isinstance(exc, UniqueError):
+                raise
             raise as_ours(exc, f"could not lock message {message.message_id} of {message.actor_name!r}") from exc
 
     def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
@@ -109,14 +110,14 @@ class Enqueueing:
                 raise self._conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
                 self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
-                self._give(replace(claim.ticket, held=True), claim, message, attempt, taken=True)
+                self._give(claim.ticket.taken(), claim, message, attempt, taken=True)
             case Replaced(holder):
                 self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
                 self._journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
-                ticket = replace(claim.ticket, held=True).with_outcome("replaced", holder_id=holder.message_id)
+                ticket = claim.ticket.taken().with_outcome("replaced", holder_id=holder.message_id)
                 self._give(ticket, claim, message, attempt, taken=True, replaced=holder)
             case Kept():
-                self._give(replace(claim.ticket, held=True), claim, message, attempt)
+                self._give(claim.ticket.taken(), claim, message, attempt)
             case Held():
                 self._give(claim.ticket, claim, message, attempt)
 
@@ -129,18 +130,17 @@ class Enqueueing:
             runs = not claim.first and self._deliveries.in_body(message.message_id)
             state = "" if runs else "w"
         if takeover is None:
-            takeover = self._conflicts.replaces_at_once(claim) and not claim.ticket.held
+            takeover = self._conflicts.replaces_at_once(claim) and not claim.again
         return self._store.acquire(
             claim.request(message), hold_ms=claim.hold_ms(delay_ms or 0), state=state, takeover=takeover
         )
 
     def _meet(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Settle a full lock; what comes back is how the message goes on all the same."""
-        again = claim.ticket.held
-        if again and claim.lock.queue is Until.END:
-            return held  # Its own lock had lapsed; the start decides.
+        if claim.again and claim.lock.queue is not Until.START:
+            return held  # Its own lock had lapsed, or was never taken; the start decides.
         action = self._conflicts.action("client", claim, held.holder)
-        if again and action in (Action.DISCARD, Action.REPLACE):
+        if claim.again and action in (Action.DISCARD, Action.REPLACE):
             raise self._conflicts.merged(claim, message, held.holder)
         if action is Action.REPLACE:
             answer = self._acquire(claim, message, delay_ms, takeover=True)
@@ -200,4 +200,4 @@ def _asks_at_enqueue(claim: Claim) -> bool:
     if claim.lock.queue is None or claim.ticket.redelivered:
         return False
     # A retry neither opens nor stretches a window.
-    return not (claim.lock.queue is Until.EXPIRY and claim.ticket.held)
+    return not (claim.lock.queue is Until.EXPIRY and claim.again)

@@ -66,6 +66,4 @@ def as_ours(error: Exception, doing: str) -> UniqueError:
         error: What was raised.
         doing: What could not be done, to which message and actor.
     """
-    if isinstance(error, UniqueError):
-        return error
     return UniqueError(f"{doing}: {type(error).__name__}: {error}")

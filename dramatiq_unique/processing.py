@@ -156,7 +156,7 @@ class Processing:
         self._holding.hold(claim, delivery, lease_ms)
         if claim.first or taken or ticket.redelivered:
             # What travels on with a retry: that this is no first send, and what it has.
-            stamp(message, replace(ticket, held=ticket.held or taken, redelivered=False))
+            stamp(message, replace(ticket, held=ticket.held or taken, waits=False, redelivered=False))
         if lock.queue is Until.START and found is Found.MINE:
             self._holding.released(claim, message, queue=True, run=False)
 

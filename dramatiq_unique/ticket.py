@@ -27,8 +27,9 @@ class Ticket:
         digest: The digest of its locks.
         lock: The name of its lock type.
         ttl_ms: Its ``lock_ttl`` in milliseconds, if any.
-        held: Whether the message took its queue lock; false while it waits for one (rescheduled at enqueue, sent
-            while Redis was away).
+        held: Whether the message took its queue lock.
+        waits: Whether it has yet to be let in: it was rescheduled at enqueue, and its strategy applies again when it
+            comes back. Any other message that carries a ticket was accepted, and is not refused any more.
         marked: Whether the start of the message is marked in its lock, which is what lets another replace it
             before, under a lock type that would otherwise cost no round trip at the start.
         rescheduled: How often it was put back.
@@ -42,6 +43,7 @@ class Ticket:
     lock: str
     ttl_ms: int | None = None
     held: bool = False
+    waits: bool = False
     marked: bool = False
     rescheduled: int = 0
     redelivered: bool = False
@@ -69,7 +71,7 @@ class Ticket:
     def entry(self) -> dict[str, Any]:
         """Write the ticket down for JSON, without what is at its default."""
         entry: dict[str, Any] = {"message_id": self.message_id, "digest": self.digest, "lock": self.lock}
-        for name in ("ttl_ms", "held", "marked", "rescheduled", "redelivered", "outcome"):
+        for name in ("ttl_ms", "held", "waits", "marked", "rescheduled", "redelivered", "outcome"):
             value = getattr(self, name)
             if value:
                 entry[name] = value
@@ -79,11 +81,22 @@ class Ticket:
         """Note what became of the send."""
         return replace(self, outcome={"action": action, **holder})
 
-    def put_back(self, *, held: bool, redelivered: bool = False) -> Ticket:
+    def put_back(self, *, waits: bool = False, redelivered: bool = False) -> Ticket:
         """Count one more time that the message is put back.
 
         Arguments:
-            held: Whether it keeps its queue lock meanwhile.
+            waits: Whether it is put back before it was let in, without a lock.
             redelivered: Whether it is put back for an earlier delivery of its own.
         """
-        return replace(self, rescheduled=self.rescheduled + 1, held=held, redelivered=redelivered, outcome=None)
+        return replace(
+            self,
+            rescheduled=self.rescheduled + 1,
+            held=self.held and not waits,
+            waits=waits,
+            redelivered=redelivered,
+            outcome=None,
+        )
+
+    def taken(self) -> Ticket:
+        """Note that the message has its queue lock."""
+        return replace(self, held=True, waits=False)

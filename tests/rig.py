@@ -97,9 +97,17 @@ class Rig:
         self.broker = broker
         self.unique = unique
         self.client = client
+        self.redis: Any = client  # Its replies are typed for either kind of client; here they are what they are.
         self.events: list[Event] = []
         self.workers: list[dramatiq.Worker] = []
         unique.subscribe(self.events.append)
+
+    def use(self, unique: UniqueMiddleware) -> None:
+        """Put another middleware in the place of the one on the broker."""
+        self.broker.middleware = [m for m in self.broker.middleware if m is not self.unique]
+        self.broker.add_middleware(unique)
+        unique.subscribe(self.events.append)
+        self.unique = unique
 
     def actor(self, fn: Callable[..., Any], **options: Any) -> Any:
         """Declare an actor on this broker, with retries that come back at once."""
@@ -134,27 +142,34 @@ class Rig:
 
     def keys(self, kind: str = "*") -> list[str]:
         """Name the keys in the lock store."""
-        return [key.decode() for key in self.client.scan_iter(f"{PREFIX}:*:{kind}")]
+        return [key.decode() for key in self.redis.scan_iter(f"{PREFIX}:*:{kind}")]
 
     def holders(self, kind: str = "queue") -> set[str]:
         """Name the messages that hold a lock."""
         return {
-            field.decode()[2:]
-            for key in self.keys(kind)
-            for field in self.client.hkeys(key)
-            if field.startswith(b"o:")
+            field.decode()[2:] for key in self.keys(kind) for field in self.redis.hkeys(key) if field.startswith(b"o:")
         }
 
     def told(self, name: str) -> list[Any]:
         """List the events of one name."""
         return [event for event in list(self.events) if event.name == name]
 
+    def pending(self, queue: str = "default") -> int:
+        """Count the messages that are not acknowledged yet, those that a worker has fetched included."""
+        names = (q_name(queue), dq_name(q_name(queue)))
+        if isinstance(self.broker, RedisBroker):
+            return sum(self.redis.hlen(f"{self.broker.namespace}:{name}.msgs") for name in names)
+        return sum(self.broker.queues[name].unfinished_tasks for name in names)
+
     def waiting(self, queue: str = "default") -> list[Message[Any]]:
-        """List the messages in a queue and its delay queue, without taking them."""
+        """List the messages in a queue and its delay queue, without taking them.
+
+        What a worker has fetched is still listed on the Redis broker, and no longer on the Stub broker.
+        """
         names = (q_name(queue), dq_name(q_name(queue)))
         if isinstance(self.broker, RedisBroker):
             namespace = self.broker.namespace
-            bodies = [body for name in names for body in self.client.hvals(f"{namespace}:{name}.msgs")]
+            bodies = [body for name in names for body in self.redis.hvals(f"{namespace}:{name}.msgs")]
         else:
             bodies = [body for name in names for body in list(self.broker.queues[name].queue)]
         return [Message.decode(body) for body in bodies]
@@ -163,6 +178,6 @@ class Rig:
         """List the dead letters of a queue, as the broker keeps them."""
         if isinstance(self.broker, RedisBroker):
             letters = f"{self.broker.namespace}:{xq_name(q_name(queue))}"
-            ids = self.client.zrange(letters, 0, -1)
-            return [Message.decode(body) for body in self.client.hmget(f"{letters}.msgs", ids)] if ids else []
+            ids = self.redis.zrange(letters, 0, -1)
+            return [Message.decode(body) for body in self.redis.hmget(f"{letters}.msgs", ids)] if ids else []
         return [letter._message for letter in self.broker.dead_letters_by_queue[queue]]
