@@ -61,6 +61,6 @@ def rig(backend: str, request: pytest.FixtureRequest) -> Iterator[Rig]:
     made = Rig(broker, unique, client)
     yield made
     made.stop()
-    lasting = [key for key in made.keys("*") if client.ttl(key) == -1]
+    lasting = [key for key in made.lock_keys("*") if client.ttl(key) == -1]
     assert not lasting, f"keys without an expiry: {lasting}"
     broker.close()

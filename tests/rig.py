@@ -140,14 +140,14 @@ class Rig:
         else:
             self.broker.join(queue, timeout=30_000)
 
-    def keys(self, kind: str = "*") -> list[str]:
+    def lock_keys(self, kind: str = "*") -> list[str]:
         """Name the keys in the lock store."""
         return [key.decode() for key in self.redis.scan_iter(f"{PREFIX}:*:{kind}")]
 
     def holders(self, kind: str = "queue") -> set[str]:
         """Name the messages that hold a lock."""
         return {
-            field.decode()[2:] for key in self.keys(kind) for field in self.redis.hkeys(key) if field.startswith(b"o:")
+            field.decode()[2:] for key in self.lock_keys(kind) for field in self.redis.hkeys(key) if field.startswith(b"o:")
         }
 
     def told(self, name: str) -> list[Any]:
@@ -158,7 +158,8 @@ class Rig:
         """Count the messages that are not acknowledged yet, those that a worker has fetched included."""
         names = (q_name(queue), dq_name(q_name(queue)))
         if isinstance(self.broker, RedisBroker):
-            return sum(self.redis.hlen(f"{self.broker.namespace}:{name}.msgs") for name in names)
+            client: Any = self.broker.client
+            return sum(client.hlen(f"{self.broker.namespace}:{name}.msgs") for name in names)
         return sum(self.broker.queues[name].unfinished_tasks for name in names)
 
     def waiting(self, queue: str = "default") -> list[Message[Any]]:
@@ -169,7 +170,8 @@ class Rig:
         names = (q_name(queue), dq_name(q_name(queue)))
         if isinstance(self.broker, RedisBroker):
             namespace = self.broker.namespace
-            bodies = [body for name in names for body in self.redis.hvals(f"{namespace}:{name}.msgs")]
+            client: Any = self.broker.client
+            bodies = [body for name in names for body in client.hvals(f"{namespace}:{name}.msgs")]
         else:
             bodies = [body for name in names for body in list(self.broker.queues[name].queue)]
         return [Message.decode(body) for body in bodies]
@@ -178,6 +180,7 @@ class Rig:
         """List the dead letters of a queue, as the broker keeps them."""
         if isinstance(self.broker, RedisBroker):
             letters = f"{self.broker.namespace}:{xq_name(q_name(queue))}"
-            ids = self.redis.zrange(letters, 0, -1)
-            return [Message.decode(body) for body in self.redis.hmget(f"{letters}.msgs", ids)] if ids else []
+            client: Any = self.broker.client
+            ids = client.zrange(letters, 0, -1)
+            return [Message.decode(body) for body in client.hmget(f"{letters}.msgs", ids)] if ids else []
         return [letter._message for letter in self.broker.dead_letters_by_queue[queue]]

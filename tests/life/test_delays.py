@@ -59,7 +59,7 @@ def test_an_odd_delay_is_as_dramatiq_takes_it(rig: Rig, delay: int) -> None:
 
     actor = rig.actor(work, lock="until_executed", lock_ttl=60)
     actor.send_with_options(delay=delay)
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     assert rig.redis.ttl(key) >= 59
     rig.drain()
     assert len(runs.ended) == 1
@@ -70,7 +70,7 @@ def test_an_absurd_delay_overflows_nothing(rig: Rig) -> None:
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
     message = actor.send_with_options(delay=10_000 * 365 * 24 * 3600 * 1000)
     assert outcome(message).action == "enqueued"
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     assert rig.redis.ttl(key) > 9 * 365 * 24 * 3600
 
 

@@ -14,11 +14,11 @@ def test_a_message_whose_lock_lapsed_runs_and_says_so(rig: Rig) -> None:
 
     actor = rig.actor(work, lock="until_and_while_executing", lock_ttl=0.2)
     first = actor.send()
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
     rig.drain()
     assert len(runs.ended) == 1
     assert [event.message_id for event in rig.told("lapsed")] == [first.message_id]
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_two_whose_lock_lapsed_both_run_one_after_the_other(rig: Rig) -> None:
@@ -31,13 +31,13 @@ def test_two_whose_lock_lapsed_both_run_one_after_the_other(rig: Rig) -> None:
 
     actor = rig.actor(work, lock="until_executed", lock_ttl=0.3, lock_args=[])
     actor.send(1)
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
     assert outcome(actor.send(2)).action == "enqueued"
     gate.open(2)
     rig.drain()
     assert sorted(runs.ended) == [1, 2]
     assert runs.most_at_once == 1
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_lock_outlives_its_ttl_while_a_worker_runs_its_message(rig: Rig) -> None:
@@ -57,7 +57,7 @@ def test_a_lock_outlives_its_ttl_while_a_worker_runs_its_message(rig: Rig) -> No
     eventually(refused)  # Renewed past three times its lock_ttl.
     gate.open()
     rig.join()
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 def test_a_run_lock_is_renewed_while_its_actor_runs(rig: Rig) -> None:
@@ -86,7 +86,7 @@ def test_a_delay_is_added_to_the_life_of_a_waiting_message(rig: Rig) -> None:
     """``lock_ttl`` counts from when the message could run."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed", lock_ttl=10)
     actor.send_with_options(delay=60_000)
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     assert 69_000 < rig.client.pttl(key) <= 70_000
 
 
@@ -94,7 +94,7 @@ def test_a_delay_does_not_stretch_a_window(rig: Rig) -> None:
     """The window of ``until_expired`` is the window, delay or no delay."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_expired", lock_ttl=10)
     actor.send_with_options(delay=60_000)
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     assert rig.client.pttl(key) <= 10_000
 
 
@@ -141,13 +141,13 @@ def test_every_lock_of_a_digest_expires_with_its_longest_holder(rig: Rig) -> Non
     actor.send_with_options(lock_ttl=60)
     assert outcome(actor.send()).action == "discarded"
     eventually(lambda: outcome(actor.send()).action == "enqueued")
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     assert rig.client.ttl(key) > 50
 
 
 def _record(rig: Rig, kind: str = "queue") -> dict[str, int]:
     """Read the times of the only holder of the only lock of a kind."""
-    [key] = rig.keys(kind)
+    [key] = rig.lock_keys(kind)
     [raw] = [value for field, value in rig.redis.hgetall(key).items() if field.startswith(b"o:")]
     since, touched, deadline, _state, _token = raw.decode().split()
     return {"since": int(since), "touched": int(touched), "deadline": int(deadline)}

@@ -29,7 +29,7 @@ def test_until_executing_refuses_a_second_copy_while_one_waits(rig: Rig) -> None
     assert {message.message_id for message in rig.waiting()} == {first.message_id, other.message_id}
     rig.drain()
     assert sorted(runs.ended) == [42, 43]
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_until_executing_lets_the_next_copy_in_once_the_first_has_started(rig: Rig) -> None:
@@ -95,7 +95,7 @@ def test_until_expired_holds_its_window_after_the_run(rig: Rig) -> None:
 
     assert outcome(second).action == "discarded"
     assert outcome(second).holder_id == first.message_id
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     assert 590 < rig.client.ttl(key) <= 600
 
 
@@ -125,7 +125,7 @@ def test_while_executing_lets_everything_in_and_runs_one_at_a_time(rig: Rig) -> 
     assert {outcome(message).action for message in sent} == {"enqueued"}
     assert sorted(runs.ended) == [0, 1, 2]
     assert runs.most_at_once == 1
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_until_and_while_executing_has_one_waiting_and_one_running(rig: Rig) -> None:
@@ -150,7 +150,7 @@ def test_until_and_while_executing_has_one_waiting_and_one_running(rig: Rig) -> 
     rig.join()
     assert len(runs.ended) == 2
     assert runs.most_at_once == 1
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 @pytest.mark.parametrize("lock", ["until_executing", "until_executed", "until_and_while_executing"])
@@ -159,7 +159,7 @@ def test_a_limit_lets_so_many_hold_at_once(rig: Rig, lock: str) -> None:
     actor = rig.actor(lambda: None, actor_name="work", lock=lock, lock_limit=2)
     assert [outcome(actor.send()).action for _ in range(3)] == ["enqueued", "enqueued", "discarded"]
     rig.drain()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_limit_lets_so_many_run_at_once(rig: Rig) -> None:
@@ -199,7 +199,7 @@ def test_an_actor_without_a_lock_pays_nothing(rig: Rig) -> None:
     message = actor.send()
     assert "dramatiq_unique" not in message.options
     rig.drain()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_sixth_row_works_as_well_as_the_first_five(rig: Rig) -> None:
@@ -221,7 +221,7 @@ def test_a_sixth_row_works_as_well_as_the_first_five(rig: Rig) -> None:
     assert rig.holders("queue") == rig.holders("run") == {first.message_id}
     gate.open()
     rig.join()
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
     assert len(runs.ended) == 1
 
 

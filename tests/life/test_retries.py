@@ -29,7 +29,7 @@ def test_until_executed_keeps_its_lock_while_a_retry_is_due(rig: Rig) -> None:
 
     assert {outcome(copy).holder_id for copy in copies} == {first.message_id}
     rig.join()
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
     assert len(attempts) == 4
     assert [letter.message_id for letter in rig.dead_letters()] == [first.message_id]
     assert outcome(actor.send()).action == "enqueued"
@@ -62,7 +62,7 @@ def test_a_replacement_takes_the_place_of_a_waiting_retry(rig: Rig) -> None:
     assert outcome(newer).action == "replaced"
     rig.join()
     assert runs.ended == ["old", "new"]
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 def test_a_retry_is_merged_into_the_newer_copy_that_waits(rig: Rig) -> None:
@@ -87,7 +87,7 @@ def test_a_retry_is_merged_into_the_newer_copy_that_waits(rig: Rig) -> None:
     [merged] = rig.told("merged")
     assert (merged.message_id, merged.holder_id) == (first.message_id, second.message_id)
     assert rig.dead_letters() == []
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 @pytest.mark.parametrize(("strategy", "dead"), [("reject", 1), ("raise", 1), ("reschedule", 0)])
@@ -125,7 +125,7 @@ def test_a_failure_without_retries_frees_everything(rig: Rig, lock: str) -> None
     actor = rig.actor(work, lock=lock, max_retries=0)
     actor.send()
     rig.drain()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert outcome(actor.send()).action == "enqueued"
     rig.drain()
     assert len(runs.ended) == 2
@@ -143,7 +143,7 @@ def test_the_end_of_a_message_frees_only_its_own_hold(rig: Rig) -> None:
     first = actor.send()
     rig.start(threads=1)
     gate.wait_for_arrival()
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     rig.client.delete(key)
     second = actor.send()
     assert outcome(second).action == "enqueued"
@@ -181,7 +181,7 @@ def test_a_message_never_conflicts_with_itself(rig: Rig) -> None:
     assert sorted(done) == list(range(200))
     assert rig.told("refused") == []
     assert rig.dead_letters() == []
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 @pytest.mark.parametrize("lock", ["until_executed", "until_and_while_executing", "while_executing"])
@@ -195,7 +195,7 @@ def test_throws_is_the_end_of_a_message(rig: Rig, lock: str) -> None:
     actor.send()
     rig.drain()
     assert len(rig.dead_letters()) == 1
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_message_failed_without_an_exception_is_freed_at_its_nack(rig: Rig) -> None:
@@ -212,7 +212,7 @@ def test_a_message_failed_without_an_exception_is_freed_at_its_nack(rig: Rig) ->
     actor.send()
     rig.drain()
     assert len(rig.dead_letters()) == 1
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -235,7 +235,7 @@ def test_a_message_skipped_by_an_earlier_middleware_is_freed(rig: Rig, lock: str
     rig.drain()
     assert ran == ["run"]
     assert len(rig.dead_letters()) == int(fails)
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_skip_frees_only_the_message_that_was_skipped(rig: Rig) -> None:
@@ -250,7 +250,7 @@ def test_a_skip_frees_only_the_message_that_was_skipped(rig: Rig) -> None:
     gate = Gate()
     actor = rig.actor(gate.arrive, actor_name="work", lock="until_executed")
     first = actor.send()
-    [key] = rig.keys("queue")
+    [key] = rig.lock_keys("queue")
     rig.client.delete(key)
     second = actor.send()
     rig.start(threads=1)
@@ -279,7 +279,7 @@ def test_a_middleware_that_puts_a_message_back_and_skips_it_does_not_end_it(rig:
     copy = actor.send()
     assert outcome(copy).holder_id == first.message_id
     rig.join()
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 def test_an_unknown_actor_is_the_end_of_a_message(rig: Rig) -> None:
@@ -290,7 +290,7 @@ def test_an_unknown_actor_is_the_end_of_a_message(rig: Rig) -> None:
     del rig.broker.actors["gone"]
     rig.start()
     eventually(rig.dead_letters)
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
     rig.stop()
 
 
@@ -314,7 +314,7 @@ def test_a_job_may_send_its_own_message_again(rig: Rig) -> None:
     first = actor.send()
     rig.drain()
     assert [message.message_id for message in runs] == [first.message_id] * 2
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_caller_who_sends_a_message_again_from_outside_is_no_duplicate_of_it(rig: Rig) -> None:

@@ -36,7 +36,7 @@ def test_a_later_middleware_that_raises_gives_the_lock_back(rig: Rig, lock: str)
     rig.broker.add_middleware(Raises())
     with pytest.raises(_RefusedByAnother):
         actor.send()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert rig.waiting() == []
 
 
@@ -46,7 +46,7 @@ def test_an_argument_that_cannot_be_encoded_leaves_no_lock(rig: Rig, lock: str) 
     actor = rig.actor(lambda key, blob: None, actor_name="work", lock=lock, lock_ttl=60, lock_args=["key"])
     with pytest.raises(TypeError, match="not JSON serializable"):
         actor.send(1, object())
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert rig.waiting() == []
 
 
@@ -55,7 +55,7 @@ def test_an_argument_without_a_canonical_form_is_refused(rig: Rig) -> None:
     actor = rig.actor(lambda key, blob: None, actor_name="work", lock="until_executed")
     with pytest.raises(InvalidLockOptions, match=r"actor 'work'.*'blob' \(object\).*lock_args"):
         actor.send(1, object())
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert rig.waiting() == []
 
 
@@ -65,7 +65,7 @@ def test_a_key_function_that_fails_is_never_one_key_for_all(rig: Rig, key: Any) 
     actor = rig.actor(lambda number: None, actor_name="work", lock="until_executed", lock_args_method=key)
     with pytest.raises(InvalidLockOptions, match="lock_args_method '<lambda>'"):
         actor.send(1)
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert rig.waiting() == []
 
 
@@ -76,7 +76,7 @@ def test_a_store_that_fails_gives_the_lock_back(rig: Rig, monkeypatch: pytest.Mo
     with pytest.raises(ConnectionError):
         actor.send()
     monkeypatch.undo()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert outcome(actor.send()).action == "enqueued"
     rig.drain()
 
@@ -93,7 +93,7 @@ def test_a_replacement_that_was_not_stored_leaves_the_replaced_message_as_it_was
         actor.send(2)
     monkeypatch.undo()
     assert rig.holders() == {first.message_id}
-    assert rig.keys("superseded") == []
+    assert rig.lock_keys("superseded") == []
     rig.drain()
     assert ran == [1]
 
@@ -106,7 +106,7 @@ def test_a_lost_script_cache_is_nobodys_problem(rig: Rig) -> None:
     assert outcome(actor.send()).action == "discarded"
     rig.redis.script_flush()
     rig.drain()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     assert len(rig.told("released")) == 2
 
 
@@ -122,11 +122,11 @@ def test_a_message_from_a_producer_without_the_middleware_runs(rig: Rig, lock: s
 
     actor = rig.actor(work, lock=lock, lock_ttl=60)
     _send_from_elsewhere(rig, actor.message(7))
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
     rig.drain()
     assert runs.ended == [7, 7]
     assert rig.dead_letters() == []
-    assert len(rig.keys()) == (1 if lock == "until_expired" else 0)
+    assert len(rig.lock_keys()) == (1 if lock == "until_expired" else 0)
 
 
 def test_a_message_from_elsewhere_waits_for_the_one_that_holds_its_lock(rig: Rig) -> None:
@@ -155,7 +155,7 @@ def test_a_deploy_that_changes_the_lock_releases_what_was_taken(rig: Rig) -> Non
     del rig.broker.actors["work"]
     rig.actor(lambda number: None, actor_name="work", lock="while_executing", unique_across_queues=True)
     rig.drain()
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_lock_type_that_a_worker_does_not_know_is_let_go_at_the_end(rig: Rig) -> None:
@@ -167,7 +167,7 @@ def test_a_lock_type_that_a_worker_does_not_know_is_let_go_at_the_end(rig: Rig) 
     rig.broker.enqueue(message.copy(options={"dramatiq_unique": strange}))
     rig.drain()
     assert ran == [1]
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_copy_under_another_id_starts_afresh(rig: Rig) -> None:
@@ -218,7 +218,7 @@ def test_two_who_replace_at_once_leave_exactly_one(rig: Rig) -> None:
     [holder] = rig.holders()
     rig.drain()
     assert [message.args[0] for message in sent if message.message_id == holder] == ran
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 def test_a_store_that_is_down_refuses_the_send(unreachable: Rig) -> None:

@@ -105,7 +105,7 @@ def test_rejecting_at_the_worker_leaves_the_holders_lock_alone(rig: Rig) -> None
         assert rig.holders("run") == {first.message_id}
     gate.open()
     rig.join()
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 def test_log_drops_at_the_worker_with_one_line(rig: Rig) -> None:
@@ -225,7 +225,7 @@ def test_rescheduling_at_enqueue_tries_again_later(rig: Rig) -> None:
     assert rig.holders() == {first.message_id}
     rig.drain()
     assert runs.ended == [1, 2]
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 @pytest.mark.parametrize("side", ["client", "server"])
@@ -253,10 +253,10 @@ def test_replace_takes_the_place_of_a_message_that_waits(rig: Rig) -> None:
     assert outcome(sent[2]).holder_id == sent[1].message_id
     if isinstance(rig.broker, RedisBroker):
         assert [message.args for message in rig.waiting()] == [(2,)]
-        assert rig.keys("superseded") == []
+        assert rig.lock_keys("superseded") == []
     rig.drain()
     assert ran == [2]
-    assert rig.keys() == []
+    assert rig.lock_keys() == []
 
 
 @pytest.mark.parametrize("lock", ["until_executing", "until_executed", "until_expired", "until_and_while_executing"])
@@ -272,7 +272,7 @@ def test_a_replaced_message_never_runs_under_any_lock(rig: Rig, lock: str) -> No
     rig.join()
     assert ran == [2]
     rig.stop()
-    assert rig.keys("superseded") == []
+    assert rig.lock_keys("superseded") == []
 
 
 def test_replacing_leaves_what_runs_undisturbed(rig: Rig) -> None:
@@ -296,7 +296,7 @@ def test_replacing_leaves_what_runs_undisturbed(rig: Rig) -> None:
     rig.join()
     assert runs.ended == [0, 3]
     assert runs.most_at_once == 1
-    eventually(lambda: rig.keys() == [])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 @pytest.mark.parametrize("lock", ["until_executed", "until_expired"])

@@ -32,4 +32,4 @@ def test_the_last_trigger_is_followed_by_a_run_that_started_after_it(rig: Rig) -
     eventually(lambda: len(runs.started) == len(runs.ended))
     assert starts_s[-1] > last_trigger_s
     assert 2 < len(runs.ended) < 40
-    assert rig.keys() == []
+    assert rig.lock_keys() == []

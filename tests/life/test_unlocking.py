@@ -136,7 +136,7 @@ def test_a_worker_that_waits_takes_over_when_the_holder_dies(rig: Rig) -> None:
     first = actor.send(1)
     rig.start()
     gate.wait_for_arrival()
-    [key] = rig.keys("run")
+    [key] = rig.lock_keys("run")
     record = rig.redis.hget(key, f"o:{first.message_id}").decode().split()
     actor.send(2)
     eventually(lambda: _listeners(rig) == 1)

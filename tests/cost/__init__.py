@@ -1,0 +1,1 @@
+"""What a lock costs, counted at the server: round trips and bytes, never seconds."""

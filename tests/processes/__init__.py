@@ -1,0 +1,1 @@
+"""What only real processes show: many producers at once, and ``dramatiq`` workers of their own."""
