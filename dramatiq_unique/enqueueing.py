@@ -3,6 +3,7 @@
 What a full lock means is settled in :mod:`dramatiq_unique.conflicts`.
 """
 
+import time
 from typing import Any
 
 from dramatiq import Message
@@ -17,12 +18,16 @@ from dramatiq_unique.guard import Attempt, NotEnqueued
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import Until
+from dramatiq_unique.orphans import Orphans
 from dramatiq_unique.store import Acquired, Held, Holder, Kept, Kind, RedisStore, Replaced, Superseded, Taken
 from dramatiq_unique.strategies import Action
 from dramatiq_unique.ticket import Ticket
 
 
 __all__ = ["Enqueueing"]
+
+UNSTORED_MS = 60_000
+"""How long a lock stands whose message is not known to be in the broker yet."""
 
 
 class Enqueueing:
@@ -34,6 +39,7 @@ class Enqueueing:
         deliveries: What runs in this process.
         holding: Lets go of what was taken.
         conflicts: Settles full locks.
+        orphans: Asks after holders whose message may be gone.
         adapter: What the broker can do beyond.
         journal: Where facts are told.
         without_store: Whether messages go on without a lock where the store cannot be reached.
@@ -47,6 +53,7 @@ class Enqueueing:
         deliveries: Deliveries,
         holding: Holding,
         conflicts: Conflicts,
+        orphans: Orphans,
         adapter: BrokerAdapter,
         journal: Journal,
         without_store: bool,
@@ -56,6 +63,7 @@ class Enqueueing:
         self._deliveries = deliveries
         self._holding = holding
         self._conflicts = conflicts
+        self._orphans = orphans
         self._adapter = adapter
         self._journal = journal
         self._without_store = without_store
@@ -76,6 +84,7 @@ class Enqueueing:
         """
         if attempt.passive:
             return
+        attempt.delay_ms = delay_ms or 0
         try:
             self._enqueue(message, delay_ms, attempt)
         except (NotEnqueued, DuplicateMessage):
@@ -98,9 +107,7 @@ class Enqueueing:
             stamp(message, claim.ticket)
             return
         try:
-            answer = self._acquire(claim, message, delay_ms)
-            if isinstance(answer, Held):
-                answer = self._meet(answer, claim, message, delay_ms)
+            answer = self._ask(claim, message, delay_ms)
         except LockStoreUnavailable as exc:
             self._enqueue_without_store(claim, message, exc)
             return
@@ -121,23 +128,47 @@ class Enqueueing:
             case Held():
                 self._give(claim.ticket, claim, message, attempt)
 
+    def _ask(self, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
+        """Ask for the queue lock, and settle what is found; ``Held`` goes on without it."""
+        answer = self._acquire(claim, message, delay_ms)
+        if isinstance(answer, Held) and self._orphans.found(claim, answer):
+            answer = self._take_over(answer, claim, message, delay_ms)
+        return self._meet(answer, claim, message, delay_ms) if isinstance(answer, Held) else answer
+
     def _acquire(
-        self, claim: Claim, message: Message[Any], delay_ms: float | None, *, takeover: bool | None = None
+        self,
+        claim: Claim,
+        message: Message[Any],
+        delay_ms: float | None,
+        *,
+        takeover: bool | None = None,
+        orphan: Holder | None = None,
     ) -> Acquired:
-        if claim.lock.queue is Until.EXPIRY and not claim.ticket.marked:
-            state = "f"
+        hold_ms = claim.hold_ms(delay_ms or 0)
+        if not claim.again and not self._adapter.can_say:
+            # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
+            hold_ms = min(hold_ms, UNSTORED_MS)
+        if claim.lock.queue is Until.EXPIRY:
+            state = "v" if claim.ticket.marked else "f"
         else:
             runs = not claim.first and self._deliveries.in_body(message.message_id)
             state = "" if runs else "w"
         if takeover is None:
             takeover = self._conflicts.replaces_at_once(claim) and not claim.again
         return self._store.acquire(
-            claim.request(message), hold_ms=claim.hold_ms(delay_ms or 0), state=state, takeover=takeover
+            claim.request(message), hold_ms=hold_ms, state=state, takeover=takeover, orphan=orphan
         )
+
+    def _take_over(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
+        """Take the lock over from a holder whose message is gone, unless somebody was faster."""
+        answer = self._acquire(claim, message, delay_ms, orphan=held.holder)
+        if isinstance(answer, Taken):
+            self._orphans.reclaimed(claim, held)
+        return answer
 
     def _meet(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Settle a full lock; what comes back is how the message goes on all the same."""
-        if claim.again and claim.lock.queue is not Until.START:
+        if claim.again and (claim.lock.queue is not Until.START or claim.ticket.redelivered):
             return held  # Its own lock had lapsed, or was never taken; the start decides.
         action = self._conflicts.action("client", claim, held.holder)
         if claim.again and action in (Action.DISCARD, Action.REPLACE):
@@ -185,6 +216,9 @@ class Enqueueing:
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
         """Note that a message is in the broker, and take the one whose place it took out of it."""
         self._deliveries.note_requeued(message.message_id)
+        if attempt.claim is not None and attempt.taken and not self._adapter.can_say:
+            since_ms = int((time.monotonic() - attempt.since_s) * 1000)
+            self._holding.keep_in_full(attempt.claim, attempt.claim.hold_ms(attempt.delay_ms) - since_ms)
         old = attempt.replaced
         if attempt.claim is not None and old is not None and self._adapter.withdraw(old.queue_name, old.broker_id):
             self._holding.forget(attempt.claim, old.message_id)
@@ -197,7 +231,5 @@ class Enqueueing:
 
 def _asks_at_enqueue(claim: Claim) -> bool:
     """Whether the store has to be asked at enqueue."""
-    if claim.lock.queue is None or claim.ticket.redelivered:
-        return False
     # A retry neither opens nor stretches a window.
-    return not (claim.lock.queue is Until.EXPIRY and claim.again)
+    return claim.lock.queue is not None and not (claim.lock.queue is Until.EXPIRY and claim.again)

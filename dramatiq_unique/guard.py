@@ -9,9 +9,10 @@ that exists, :class:`NotEnqueued` is one, never arrives here, and what is left o
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import dramatiq.middleware
@@ -48,12 +49,16 @@ class Attempt:
         claim: What it asked for.
         taken: Whether a lock was newly taken for it.
         replaced: Whose place was taken with it.
+        delay_ms: The delay of the message.
+        since_s: When the attempt began, by :func:`time.monotonic`.
     """
 
     passive: bool = False
     claim: Claim | None = None
     taken: bool = False
     replaced: Holder | None = None
+    delay_ms: float = 0
+    since_s: float = field(default_factory=time.monotonic)
 
 
 class Attempts(Protocol):

@@ -15,8 +15,7 @@ from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.keeper import Keeper, Pending
-from dramatiq_unique.lock_types import Until
-from dramatiq_unique.store import Holder, Kind, Lease, RedisStore
+from dramatiq_unique.store import NO_DELIVERY, Holder, Kind, Lease, RedisStore
 from dramatiq_unique.unlock_hook import call_hook
 
 
@@ -50,13 +49,11 @@ class Holding:
             lease_ms: How far ahead each renewal moves a deadline.
         """
         delivery.settled = True
-        delivery.run_held = claim.lock.run
-        delivery.queue_held = claim.lock.queue is Until.END
         digest, message_id = claim.ticket.digest, claim.ticket.message_id
         if delivery.run_held:
             delivery.leases.append(Lease(digest, Kind.RUN, message_id, delivery.token, lease_ms))
         if delivery.queue_held and claim.ticket.ttl_ms:
-            delivery.leases.append(Lease(digest, Kind.QUEUE, message_id, "-", lease_ms))
+            delivery.leases.append(Lease(digest, Kind.QUEUE, message_id, NO_DELIVERY, lease_ms))
         for lease in delivery.leases:
             self._claims[lease] = claim
             self._keeper.hold(lease)
@@ -101,6 +98,12 @@ class Holding:
 
         self._now_or_later(claim, restore, claim.hold_ms())
 
+    def keep_in_full(self, claim: Claim, hold_ms: int) -> None:
+        """Keep the lock of a message for its whole life, now that the message is stored."""
+        self._now_or_later(
+            claim, lambda: self._store.keep(claim.ticket.digest, claim.ticket.message_id, hold_ms), hold_ms
+        )
+
     def forget(self, claim: Claim, superseded_id: str) -> None:
         """Forget that a message was superseded, now that it is gone from the broker."""
         self._now_or_later(claim, lambda: self._store.forget(claim.ticket.digest, superseded_id), claim.hold_ms())
@@ -111,7 +114,7 @@ class Holding:
             if gone:
                 self._journal.tell(events.Released(**claim.facts(), kind=kind.value))
         hook = claim.options.after_unlock
-        if hook is None or not (run if claim.lock.run else queue):
+        if hook is None or not (run if claim.lock.run else queue and claim.lets_queue_lock_go):
             return
         try:
             call_hook(hook, message)
@@ -122,7 +125,7 @@ class Holding:
         """Stop keeping, once the worker has shut down; what could not be let go is tried once more."""
         self._keeper.stop()
 
-    def _now_or_later(self, claim: Claim, release: Callable[[], None], lasts_ms: int) -> None:
+    def _now_or_later(self, claim: Claim, release: Callable[[], object], lasts_ms: int) -> None:
         try:
             release()
         except LockStoreUnavailable as exc:

@@ -22,11 +22,13 @@ from dramatiq_unique.durations import to_ms
 from dramatiq_unique.enqueueing import Enqueueing
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.events import Event
+from dramatiq_unique.flush import Flush
 from dramatiq_unique.guard import Guard
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OPTION_NAMES, OptionRules
+from dramatiq_unique.orphans import Orphans
 from dramatiq_unique.processing import Processing
 from dramatiq_unique.store import RedisStore
 from dramatiq_unique.strategies import Strategy, strategy_table
@@ -223,12 +225,15 @@ class UniqueMiddleware(Middleware):
         guard = Guard(broker)
         adapter = adapter_for(broker, guard.enqueue_passively)
         conflicts = Conflicts(broker, adapter, guard, self._journal, self._strategies)
+        orphans = Orphans(store, adapter, self._journal)
+        Flush(broker, adapter, claims, holding, self._journal)
         enqueueing = Enqueueing(
             store=store,
             claims=claims,
             deliveries=deliveries,
             holding=holding,
             conflicts=conflicts,
+            orphans=orphans,
             adapter=adapter,
             journal=self._journal,
             without_store=self._without_store,
@@ -240,6 +245,7 @@ class UniqueMiddleware(Middleware):
             deliveries=deliveries,
             holding=holding,
             conflicts=conflicts,
+            orphans=orphans,
             journal=self._journal,
             lease_ms=self._lease_ms,
             without_store=self._without_store,

@@ -19,7 +19,8 @@ from dramatiq_unique.errors import LockStoreUnavailable, as_ours
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import Until
-from dramatiq_unique.store import Begun, Found, Held, Kind, RedisStore, Running, Started, Superseded
+from dramatiq_unique.orphans import Orphans
+from dramatiq_unique.store import Begun, Found, Held, Holder, Kind, RedisStore, Running, Started, Superseded
 
 
 __all__ = ["Processing"]
@@ -37,6 +38,7 @@ class Processing:
         deliveries: What runs in this process.
         holding: Keeps and lets go of what deliveries hold.
         conflicts: Settles full locks.
+        orphans: Asks after holders whose message may be gone.
         journal: Where facts are told.
         lease_ms: The lease of a run lock, in milliseconds.
         without_store: Whether messages go on without a lock where the store cannot be reached.
@@ -50,6 +52,7 @@ class Processing:
         deliveries: Deliveries,
         holding: Holding,
         conflicts: Conflicts,
+        orphans: Orphans,
         journal: Journal,
         lease_ms: int,
         without_store: bool,
@@ -59,6 +62,7 @@ class Processing:
         self._deliveries = deliveries
         self._holding = holding
         self._conflicts = conflicts
+        self._orphans = orphans
         self._journal = journal
         self._lease_ms = lease_ms
         self._without_store = without_store
@@ -92,6 +96,8 @@ class Processing:
         claim = delivery.claim = self._claims.of(message)
         if claim is None or not _asks_at_start(claim):
             return
+        # Noted before the store is asked: an Interrupt may land in between, and then the ack has to let go.
+        delivery.run_held, delivery.queue_held = claim.lock.run, claim.lock.queue is Until.END
         try:
             begun = self._begin(claim, delivery, message)
         except LockStoreUnavailable as exc:
@@ -102,6 +108,8 @@ class Processing:
             if self._without_store:
                 return
             raise
+        if not isinstance(begun, Started):
+            delivery.run_held = delivery.queue_held = False
         match begun:
             case Superseded(by_id):
                 self._deliveries.note_superseded(message.message_id)
@@ -119,6 +127,10 @@ class Processing:
     def _begin(self, claim: Claim, delivery: Delivery, message: MessageProxy) -> Begun:
         """Ask the store, and wait for a run lock as long as ``lock_timeout`` allows."""
         begun = self._begin_once(claim, delivery, message)
+        if isinstance(begun, Held) and self._orphans.found(claim, begun):
+            held, begun = begun, self._begin_once(claim, delivery, message, orphan=begun.holder)
+            if isinstance(begun, Started):
+                self._orphans.reclaimed(claim, held)
         timeout_s = claim.options.lock_timeout / 1000
         if not isinstance(begun, Held) or not claim.lock.run or not timeout_s:
             return begun
@@ -132,7 +144,9 @@ class Processing:
                 # Nobody tells of a holder that died: look again when its lease is over.
                 wait(min(left_s, max(begun.left_ms / 1000, _LOOK_AGAIN_S)))
 
-    def _begin_once(self, claim: Claim, delivery: Delivery, message: MessageProxy) -> Begun:
+    def _begin_once(
+        self, claim: Claim, delivery: Delivery, message: MessageProxy, *, orphan: Holder | None = None
+    ) -> Begun:
         return self._store.begin(
             claim.request(message),
             token=delivery.token,
@@ -140,6 +154,7 @@ class Processing:
             run=claim.lock.run,
             lease_ms=claim.lease_ms(self._lease_ms),
             hold_ms=claim.hold_ms(),
+            orphan=orphan,
         )
 
     def _started(self, claim: Claim, delivery: Delivery, message: MessageProxy, found: Found) -> None:
@@ -183,17 +198,16 @@ class Processing:
             dead: Whether it is rejected, which is always its end.
         """
         goes_on = message.queue_name.endswith(".DQ") or self._deliveries.was_requeued(message.message_id)
+        ended = dead or not goes_on
         delivery = self._deliveries.here(message.message_id)
         claim = (delivery and delivery.claim) or self._claims.to_let_go(message)
         if claim is None:
             return
-        ended = dead or not goes_on
-        run = delivery is not None and delivery.run_held
-        if delivery is not None and delivery.settled:
-            queue = ended and delivery.queue_held
-        else:
-            queue = ended and claim.lets_queue_lock_go and claim.ticket.held
-        self._holding.let_go(claim, message, delivery, queue=queue, run=run)
+        queue, run = claim.ticket.held and claim.lets_queue_lock_go, False
+        if delivery is not None:
+            queue = delivery.queue_held or (queue and not delivery.settled)
+            run = delivery.run_held
+        self._holding.let_go(claim, message, delivery, queue=queue and ended, run=run)
 
     def close(self, message: MessageProxy) -> None:
         """Forget a delivery once the broker was told."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dramatiq import Message
@@ -27,6 +27,24 @@ class BrokerAdapter(Protocol):
         Raises:
             Exception: Whatever the broker raises where it cannot store the message.
         """
+
+    @property
+    def can_say(self) -> bool:
+        """Whether :meth:`exists` has an answer."""
+
+    def exists(self, queue_name: str, broker_id: str) -> bool | None:
+        """Tell whether a message still exists, waiting or running.
+
+        Arguments:
+            queue_name: The queue it was last seen on; a delay queue's name while it is delayed.
+            broker_id: The broker's own id of it.
+
+        Returns:
+            ``None`` where the broker cannot say. Never raises.
+        """
+
+    def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
+        """Give the waiting messages that ``flush(queue_name)`` is about to drop, as far as the broker can tell."""
 
     def withdraw(self, queue_name: str, broker_id: str) -> bool:
         """Take a waiting message out of its queue where that costs no scan.
@@ -53,6 +71,15 @@ class AnyBroker:
     def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Enqueue the message marked, for a worker to dead-letter: the one way that every broker has."""
         self._enqueue(message.copy(options={REJECTED: True}))
+
+    can_say = False
+
+    def exists(self, queue_name: str, broker_id: str) -> bool | None:
+        """Say nothing: no broker has a way in common."""
+
+    def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
+        """Tell of none."""
+        return iter(())
 
     def withdraw(self, queue_name: str, broker_id: str) -> bool:
         """Leave it to the worker."""

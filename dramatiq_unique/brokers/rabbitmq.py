@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pika
 from dramatiq import Message
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
-from dramatiq.common import xq_name
+from dramatiq.common import dq_name, xq_name
 
 from dramatiq_unique.brokers.adapter import AnyBroker
 
@@ -21,6 +22,13 @@ class Rabbitmq(AnyBroker):
     def __init__(self, broker: RabbitmqBroker) -> None:
         super().__init__(broker.enqueue)
         self._broker = broker
+
+    def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
+        """Take the waiting messages off the queue and its delay queue, the only way RabbitMQ has to look at them."""
+        self._broker.declare_queue(queue_name, ensure=True)
+        for name in (queue_name, dq_name(queue_name)):
+            while (body := self._broker.channel.basic_get(name, auto_ack=True)[2]) is not None:
+                yield Message.decode(body)
 
     def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Publish the message where RabbitMQ would route a rejected one (``x-dead-letter-routing-key``)."""

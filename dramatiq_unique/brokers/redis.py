@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,13 +10,14 @@ from uuid import uuid4
 import redis
 from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
-from dramatiq.common import current_millis, xq_name
+from dramatiq.common import current_millis, dq_name, xq_name
 
 from dramatiq_unique.brokers.adapter import AnyBroker
 
 
 __all__ = ["Redis"]
 
+_PAGE = 1000
 _NEAR = 128
 """How far from either end of a queue a message is looked for: a bound, so that a long queue costs no more."""
 
@@ -37,6 +39,30 @@ class Redis(AnyBroker):
             pipeline.hset(f"{letters}.msgs", message.options["redis_message_id"], message.encode())
             pipeline.zadd(letters, {message.options["redis_message_id"]: current_millis()})
             pipeline.execute()
+
+    can_say = True
+
+    def exists(self, queue_name: str, broker_id: str) -> bool | None:
+        """Look for its body, which stays in ``<namespace>:<queue>.msgs`` until the message is acknowledged."""
+        if not broker_id:
+            return None
+        try:
+            return bool(self._broker.client.hexists(f"{self._broker.namespace}:{queue_name}.msgs", broker_id))
+        except redis.RedisError as exc:
+            self._broker.logger.warning("Could not ask whether the holder of a lock still exists: %s", exc)
+            return None
+
+    def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
+        """Walk the ids in its list and its delay queue's, page by page.
+
+        What a worker has fetched is in no list, and runs all the same (``fetch`` in ``dispatch.lua``).
+        """
+        for name in (queue_name, dq_name(queue_name)):
+            queue = f"{self._broker.namespace}:{name}"
+            for first in range(0, self._broker.client.llen(queue), _PAGE):
+                ids = self._broker.client.lrange(queue, first, first + _PAGE - 1)
+                bodies: list[Any] = self._broker.client.hmget(f"{queue}.msgs", ids) if ids else []
+                yield from (Message.decode(body) for body in bodies if body is not None)
 
     def withdraw(self, queue_name: str, broker_id: str) -> bool:
         """Take it out where it waits near either end of its queue: id and body, both or neither."""

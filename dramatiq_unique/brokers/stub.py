@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from dramatiq import Message, MessageProxy
@@ -19,6 +20,11 @@ class Stub(AnyBroker):
     def __init__(self, broker: StubBroker) -> None:
         super().__init__(broker.enqueue)
         self._broker = broker
+
+    def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
+        """Look at what is in the queue now."""
+        for body in tuple(self._broker.queues[queue_name].queue):
+            yield Message.decode(body)
 
     def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Put the message beside those that a worker rejected."""

@@ -3,7 +3,7 @@
 Nothing here knows Dramatiq.
 """
 
-from dramatiq_unique.store.records import Holder, Kind, Lease, Request
+from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
 from dramatiq_unique.store.redis_store import RedisStore
 from dramatiq_unique.store.replies import (
     Acquired,
@@ -20,6 +20,7 @@ from dramatiq_unique.store.replies import (
 
 
 __all__ = [
+    "NO_DELIVERY",
     "Acquired",
     "Begun",
     "Found",

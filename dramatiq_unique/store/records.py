@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 
-__all__ = ["Holder", "Kind", "Lease", "Request"]
+__all__ = ["NO_DELIVERY", "Holder", "Kind", "Lease", "Request"]
+
+
+NO_DELIVERY = "-"
+"""What stands for the token of a delivery in a queue lock."""
 
 
 class Kind(enum.Enum):
@@ -83,7 +87,9 @@ class Holder:
         actor_name: Its actor.
         queue_name: The queue it is on; a delay queue's name while it is delayed.
         broker_id: The broker's own id of this hop, or ``""``.
-        state: ``"w"`` waiting, ``"r"`` running, ``"f"`` fixed (nobody may take its place).
+        state: ``"w"`` its message waits, ``"r"`` it runs, ``"v"`` a window whose message waits, ``"f"`` a window whose
+            place nobody may take.
+        token: The delivery that runs, or ``"-"`` in a queue lock.
         since_ms: When it took the lock, in milliseconds of the server's clock.
         touched_ms: When it was last seen.
         deadline_ms: Until when it has it.
@@ -96,16 +102,27 @@ class Holder:
     queue_name: str
     broker_id: str
     state: str
+    token: str
     since_ms: int
     touched_ms: int
     deadline_ms: int
     process: str
     fields: tuple[str, str, str, str]
 
+    @property
+    def in_queue_lock(self) -> bool:
+        """Whether this is a message that holds its queue lock, not a delivery that runs."""
+        return self.token == NO_DELIVERY
+
+    @property
+    def vouched_for_by_its_message(self) -> bool:
+        """Whether this holder should have the lock only as long as its message exists."""
+        return self.in_queue_lock and self.state in ("w", "r")
+
     @classmethod
     def parse(cls, message_id: str, record: str, place: str, info: str, args: str) -> Holder:
         """Read the four fields that ``_holders.lua`` writes."""
-        since, touched, deadline, state, _token = record.split(" ", 4)
+        since, touched, deadline, state, token = record.split(" ", 4)
         queue_name, _, broker_id = place.partition(" ")
         process, _, actor_name = info.partition(" ")
         return cls(
@@ -114,6 +131,7 @@ class Holder:
             queue_name=queue_name,
             broker_id=broker_id,
             state=state,
+            token=token,
             since_ms=int(since),
             touched_ms=int(touched),
             deadline_ms=int(deadline),

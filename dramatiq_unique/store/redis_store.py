@@ -21,7 +21,7 @@ import redis
 from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.store.records import Holder, Kind, Lease, Request
+from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
@@ -65,19 +65,31 @@ class RedisStore:
         """Name the key of a digest's queue lock, run lock, or memory of superseded messages."""
         return f"{self.prefix}:{{{digest}}}:{kind.value if isinstance(kind, Kind) else kind}"
 
-    def acquire(self, request: Request, *, hold_ms: int, state: str, takeover: bool = False) -> Acquired:
+    def acquire(
+        self, request: Request, *, hold_ms: int, state: str, takeover: bool = False, orphan: Holder | None = None
+    ) -> Acquired:
         """Take the queue lock for a message, or keep the one it has.
 
         Arguments:
             request: Which lock, for whom.
             hold_ms: How long from now, in milliseconds.
-            state: The state of the new holder (``"w"`` or ``"f"``); ``""`` keeps the one it has.
+            state: The state of the holder (``"w"``, ``"v"`` or ``"f"``); ``""`` keeps the one it has.
             takeover: Whether the place of a waiting holder may be taken.
+            orphan: A holder whose message is gone: dropped first, if it stands there unchanged.
         """
         status, *rest = self._call(
             "acquire",
             [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")],
-            [request.message_id, request.limit, hold_ms, state, *request.labels(), int(takeover), self._memory_ms],
+            [
+                request.message_id,
+                request.limit,
+                hold_ms,
+                state,
+                *request.labels(),
+                int(takeover),
+                self._memory_ms,
+                *_compared(orphan),
+            ],
         )
         match status:
             case "taken":
@@ -85,13 +97,23 @@ class RedisStore:
             case "mine":
                 return Kept()
             case "replaced":
-                return Replaced(Holder.parse(*rest[1:]))
+                return Replaced(_held(rest).holder)
             case "superseded":
                 return Superseded(*rest)
             case _:
                 return _held(rest)
 
-    def begin(self, request: Request, *, token: str, queue: str, run: bool, lease_ms: int, hold_ms: int) -> Begun:
+    def begin(
+        self,
+        request: Request,
+        *,
+        token: str,
+        queue: str,
+        run: bool,
+        lease_ms: int,
+        hold_ms: int,
+        orphan: Holder | None = None,
+    ) -> Begun:
         """Settle the queue lock of a message that starts, and take its run lock, in one step.
 
         Arguments:
@@ -102,11 +124,22 @@ class RedisStore:
             run: Whether a run lock is taken.
             lease_ms: How long the locks of a running message are kept at a time, in milliseconds.
             hold_ms: How long a queue lock that has to be taken now is held, in milliseconds.
+            orphan: A holder of the queue lock whose message is gone: dropped first, if it stands there unchanged.
         """
         status, *rest = self._call(
             "begin",
             [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
-            [request.message_id, token, queue, int(run), request.limit, lease_ms, hold_ms, *request.labels()],
+            [
+                request.message_id,
+                token,
+                queue,
+                int(run),
+                request.limit,
+                lease_ms,
+                hold_ms,
+                *request.labels(),
+                *_compared(orphan),
+            ],
         )
         match status:
             case "begun":
@@ -156,6 +189,19 @@ class RedisStore:
                     client=pipeline,
                 )
             return [bool(kept) for kept in pipeline.execute()]
+
+    def keep(self, digest: str, message_id: str, hold_ms: int) -> bool:
+        """Keep the queue lock of a message that still has it, and note that it was seen.
+
+        Arguments:
+            digest: The digest of the lock.
+            message_id: The message.
+            hold_ms: For how long from now at least, in milliseconds; 0 only notes that it was seen.
+
+        Returns:
+            Whether it still had it.
+        """
+        return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], [message_id, NO_DELIVERY, hold_ms]))
 
     def restore(self, digest: str, message_id: str, replaced: Holder | None) -> bool:
         """Give back the lock of a message that was not stored, to the holder it replaced if there is one.
@@ -222,9 +268,14 @@ def _text(reply: Any) -> Any:
     return [_text(item) for item in reply] if isinstance(reply, list) else reply
 
 
+def _compared(orphan: Holder | None) -> tuple[str, str]:
+    """Name a holder, and the record that it must still have."""
+    return (orphan.message_id, orphan.fields[0]) if orphan else ("", "")
+
+
 def _held(rest: list[Any]) -> Held:
-    left_ms, *holder = rest
-    return Held(Holder.parse(*holder), int(left_ms))
+    left_ms, unseen_ms, *holder = rest
+    return Held(Holder.parse(*holder), int(left_ms), int(unseen_ms))
 
 
 def _wait(pubsub: PubSub, seconds: float) -> None:

@@ -28,10 +28,17 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The lock is full: ``holder`` is in the way, for ``left_ms`` yet if nothing renews it."""
+    """The lock is full.
+
+    Arguments:
+        holder: Who is in the way.
+        left_ms: How long it still has the lock if nothing renews it.
+        unseen_ms: How long ago it was last seen.
+    """
 
     holder: Holder
     left_ms: int
+    unseen_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ def test_many_senders_at_once_send_one_message(rig: Rig) -> None:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         sent = list(pool.map(lambda _: actor.send(), range(50)))
     actions = [outcome(message).action for message in sent]
-    assert actions.count("enqueued") == 1
+    assert actions.count("enqueued") == 1, [e for e in rig.events if e.name != "refused"]
     assert actions.count("discarded") == 49
     rig.drain()
     assert len(runs.ended) == 1
@@ -252,7 +252,9 @@ def test_a_store_that_is_down_at_the_start_fails_the_delivery(unreachable: Rig) 
     unreachable.drain()
     assert ran == []
     assert len(unreachable.dead_letters()) == 1
-    assert {event.consequence for event in unreachable.told("store_error")} == {"failed"}
+    told = {(event.operation, event.consequence) for event in unreachable.told("store_error")}
+    # What was asked for may have been taken although the answer never came, so letting go is tried too.
+    assert told == {("start", "failed"), ("release", "later")}
 
 
 @pytest.fixture

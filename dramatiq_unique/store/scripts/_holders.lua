@@ -5,7 +5,7 @@
 --   p:<id>  where its message is: "<queue> <id at the broker>"
 --   i:<id>  who it is: "<host>:<pid> <actor>"
 --   a:<id>  its arguments as JSON, under lock_info only
--- state: w waiting, r running, f fixed (nobody may take its place). token: the delivery that runs, "-" in a queue lock.
+-- state: w waits, r runs; v a window whose message waits, f a window whose place nobody may take. token: the delivery that runs, "-" in a queue lock.
 -- All times are milliseconds by the clock of the server.
 
 local function clock()
@@ -42,6 +42,14 @@ local function take(key, id, now, deadline, state, token, place, info, args)
   put(key, id, now, {since = now, deadline = deadline, state = state, token = token})
 end
 
+-- The message of a holder starts: a window stays as long as it was, any other lock is kept for a lease at least.
+local function runs(key, id, now, record, lease, place, info, args)
+  record.state = lease > 0 and 'r' or 'f'
+  record.deadline = math.max(record.deadline, now + lease)
+  put(key, id, now, record)
+  describe(key, id, place, info, args)
+end
+
 local function drop(key, id)
   return redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'i:' .. id, 'a:' .. id)
 end
@@ -63,9 +71,25 @@ local function full(key, limit, now)
   if #live >= limit then return live end
 end
 
--- A holder as a reply: how long it still has the lock, its id, and its four fields.
+-- The oldest holder whose message waits, or nil.
+local function first_waiting(holders)
+  for _, holder in ipairs(holders) do
+    if holder.state == 'w' or holder.state == 'v' then return holder end
+  end
+end
+
+-- The holder in the way that is named: the one that was not seen for longest, so that in turn each one is asked after.
+local function longest_unseen(holders)
+  local found = holders[1]
+  for _, holder in ipairs(holders) do
+    if holder.touched < found.touched then found = holder end
+  end
+  return found
+end
+
+-- A holder as a reply: how long it still has the lock, how long it was not seen, its id, and its four fields.
 local function reply(status, key, holder, now)
   local id = holder.id
   local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'i:' .. id, 'a:' .. id)
-  return {status, holder.deadline - now, id, found[1] or '', found[2] or '', found[3] or '', found[4] or ''}
+  return {status, holder.deadline - now, now - holder.touched, id, found[1] or '', found[2] or '', found[3] or '', found[4] or ''}
 end

@@ -1,10 +1,10 @@
 -- begin: a delivery starts. It settles the queue lock of its message and takes its run lock, both or neither.
 --
 -- KEYS  1 queue lock   2 run lock   3 superseded
--- ARGV  1 message_id   2 token of this delivery   3 queue lock: start lets it go, end and take keep or
---       take it, mark only says that the message runs, '' there is none
---       4 run: '1' takes the run lock   5 limit   6 lease_ms   7 hold_ms of a queue lock to take   8 place   9 info   10 args
--- gives {'begun', queue lock found: mine, free, other or none}, {'superseded', by}, {'held', left_ms, holder...} or
+-- ARGV  1 message_id   2 token of this delivery   3 queue lock: start lets it go, end and take keep or take it, mark
+--       says that the message of a window runs, '' there is none   4 run: '1' takes the run lock   5 limit   6 lease_ms
+--       7 hold_ms of a queue lock to take   8 place   9 info   10 args   11 id and 12 record of an orphan, or ''
+-- gives {'begun', queue lock found: mine, free, other or none}, {'superseded', by}, {'held', holder...} or
 --       {'running', left_ms}: an earlier delivery of this very message has a lease that lives
 --
 -- Atomic because the queue lock must go in the very step that takes the run lock: in between, a third copy could wait.
@@ -12,6 +12,7 @@
 local id, limit, lease, now = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6]), clock()
 local by = redis.call('HGET', KEYS[3], id)
 if by then return {'superseded', by} end
+if ARGV[11] ~= '' and redis.call('HGET', KEYS[1], 'o:' .. ARGV[11]) == ARGV[12] then drop(KEYS[1], ARGV[11]) end
 
 if ARGV[4] == '1' then
   local first = alive(KEYS[2], id, now)
@@ -20,7 +21,7 @@ if ARGV[4] == '1' then
   if holders then return reply('held', KEYS[2], holders[1], now) end
 end
 
-local found = 'none'
+local found, hold = 'none', tonumber(ARGV[7])
 if ARGV[3] ~= '' then
   local mine = alive(KEYS[1], id, now)
   local others = not mine and full(KEYS[1], limit, now)
@@ -28,13 +29,11 @@ if ARGV[3] ~= '' then
   if ARGV[3] == 'start' then
     drop(KEYS[1], id)
   elseif mine then
-    mine.state = 'r'
-    if ARGV[3] == 'end' then mine.deadline = math.max(mine.deadline, now + lease) end
-    put(KEYS[1], id, now, mine)
+    runs(KEYS[1], id, now, mine, ARGV[3] == 'end' and lease or 0, ARGV[8], ARGV[9], ARGV[10])
   elseif ARGV[3] ~= 'mark' then
-    if others then return reply('held', KEYS[1], others[1], now) end
-    local hold = ARGV[3] == 'end' and math.max(lease, tonumber(ARGV[7])) or tonumber(ARGV[7])
-    take(KEYS[1], id, now, now + hold, 'r', '-', ARGV[8], ARGV[9], ARGV[10])
+    if others then return reply('held', KEYS[1], longest_unseen(others), now) end
+    local state = ARGV[3] == 'end' and 'r' or 'f'
+    take(KEYS[1], id, now, now + math.max(hold, state == 'r' and lease or 0), state, '-', ARGV[8], ARGV[9], ARGV[10])
   end
 end
 if ARGV[4] == '1' then take(KEYS[2], id, now, now + lease, 'r', ARGV[2], ARGV[8], ARGV[9], ARGV[10]) end

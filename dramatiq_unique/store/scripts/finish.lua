@@ -9,8 +9,8 @@
 
 local id, gone = ARGV[1], {0, 0}
 if ARGV[3] == '1' and drop(KEYS[1], id) > 0 then gone[1] = 1 end
-local raw = ARGV[4] == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
-if raw and parse(raw).token == ARGV[2] then
+local run = ARGV[4] == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
+if run and parse(run).token == ARGV[2] then
   drop(KEYS[2], id)
   gone[2] = 1
   redis.call('PUBLISH', ARGV[5], id)

@@ -1,0 +1,57 @@
+"""Holders whose message is gone: found by asking the broker, one at a time, when somebody needs their lock.
+
+There is no sweeper and no scan. A holder that was seen a moment ago is believed: its message may be on its way into the
+broker, or between two queues.
+"""
+
+from dramatiq_unique import events
+from dramatiq_unique.brokers import BrokerAdapter
+from dramatiq_unique.claims import Claim
+from dramatiq_unique.journal import Journal
+from dramatiq_unique.store import Held, RedisStore
+
+
+__all__ = ["Orphans"]
+
+_BELIEVED_MS = 5000
+
+
+class Orphans:
+    """Asks after holders.
+
+    Arguments:
+        store: The locks.
+        adapter: The broker that is asked.
+        journal: Where facts are told.
+    """
+
+    def __init__(self, store: RedisStore, adapter: BrokerAdapter, journal: Journal) -> None:
+        self._store = store
+        self._adapter = adapter
+        self._journal = journal
+
+    def found(self, claim: Claim, held: Held) -> bool:
+        """Tell whether a holder in the way is an orphan.
+
+        A holder whose message exists is marked as seen, so that its broker is not asked again for a while, and
+        another holder of the same lock is asked after next.
+
+        Arguments:
+            claim: What the message in hand asks for.
+            held: Who is in the way.
+
+        Raises:
+            LockStoreUnavailable: The store cannot be reached.
+        """
+        holder = held.holder
+        # A run lock has its lease instead, and a window outlives its message.
+        if held.unseen_ms < _BELIEVED_MS or not holder.vouched_for_by_its_message:
+            return False
+        exists = self._adapter.exists(holder.queue_name, holder.broker_id)
+        if exists:
+            self._store.keep(claim.ticket.digest, holder.message_id, 0)
+        return exists is False
+
+    def reclaimed(self, claim: Claim, held: Held) -> None:
+        """Say that the lock of an orphan was taken over."""
+        self._journal.tell(events.Reclaimed(**claim.facts(), holder_id=held.holder.message_id))
