@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from dramatiq import Actor, Message
+from dramatiq import Actor, Broker, Message
 from dramatiq.broker import MessageProxy
 from dramatiq.common import q_name
 
@@ -17,13 +17,13 @@ from dramatiq_unique.digest import digest_of
 from dramatiq_unique.durations import LONGEST_MS, to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LockType, Until
-from dramatiq_unique.options import OPTION_NAMES, LockOptions, OptionRules
+from dramatiq_unique.options import OPTION_NAMES, LockOptions, OptionRules, nearly_an_option
 from dramatiq_unique.store import Request
 from dramatiq_unique.strategies import Action, BuiltIn
 from dramatiq_unique.ticket import OPTION, Ticket
 
 
-__all__ = ["SAFETY_MS", "Claim", "Claims", "stamp"]
+__all__ = ["SAFETY_MS", "Claim", "Claims", "carry_durations", "stamp"]
 
 SAFETY_MS = 30 * 24 * 3600 * 1000
 """How long a lock without ``lock_ttl`` stands when nothing else is heard of its message: 30 days. Retries and delays
@@ -114,10 +114,12 @@ class Claims:
     """Knows the actors of one broker, and makes the claims of their messages.
 
     Arguments:
+        broker: The broker; its other middleware may have options with names like ours.
         rules: The options of the middleware.
     """
 
-    def __init__(self, rules: OptionRules) -> None:
+    def __init__(self, broker: Broker, rules: OptionRules) -> None:
+        self._broker = broker
         self._rules = rules
         self._known: dict[str, _Known] = {}
         self._anonymous = _Known(ActorView("", None), {}, rules.for_actor(ActorView("", None), {}))
@@ -147,7 +149,8 @@ class Claims:
         ticket = Ticket.on(message.message_id, message.options)
         options = self._options(known, message)
         if ticket is not None:
-            return self._claim(ticket, options, message, first=False)
+            # What became of an earlier send says nothing of this one.
+            return self._claim(replace(ticket, outcome=None), options, message, first=False)
         if options.lock is None:
             return None
         return self._claim(self._settle(options.lock, known.view, options, message), options, message, first=True)
@@ -161,7 +164,14 @@ class Claims:
         return self._claim(ticket, known.options, message, first=False)
 
     def _options(self, known: _Known, message: Message[Any] | MessageProxy) -> LockOptions:
-        if OPTION_NAMES.isdisjoint(message.options) and not any(map(_looks_like_ours, message.options)):
+        for name in message.options:
+            meant = nearly_an_option(name)
+            if meant and name not in self._broker.actor_options:
+                raise InvalidLockOptions(
+                    f"message {message.message_id} of actor {message.actor_name!r}: there is no option {name!r}; "
+                    f"did you mean {meant!r}?"
+                )
+        if OPTION_NAMES.isdisjoint(message.options):
             return known.options
         view = replace(known.view, actor_name=message.actor_name)
         return self._rules.for_message(message.message_id, view, known.declared, message.options)
@@ -210,15 +220,15 @@ class Claims:
 
 
 def stamp(message: Message[Any] | MessageProxy, ticket: Ticket) -> None:
-    """Put the ticket on a message, and its durations in a form that JSON can carry."""
+    """Put the ticket on a message."""
     message.options[OPTION] = ticket.entry()
+
+
+def carry_durations(message: Message[Any]) -> None:
+    """Put the durations among a message's options in a form that JSON can carry."""
     for name in OPTION_NAMES.intersection(message.options):
         if isinstance(message.options[name], timedelta):
             message.options[name] = message.options[name].total_seconds()
-
-
-def _looks_like_ours(name: str) -> bool:
-    return name.startswith(("lock_", "unique_across", "reschedule_"))
 
 
 def _shown(message: Message[Any] | MessageProxy) -> str:

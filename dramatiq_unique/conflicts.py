@@ -219,7 +219,7 @@ class Conflicts:
     def superseded_at_enqueue(self, claim: Claim, message: Message[Any], by_id: str) -> NotEnqueued:
         """Do not enqueue a message again whose place was taken; what comes back is to be raised."""
         self.superseded(claim, message, by_id)
-        stamp(message, claim.ticket.with_outcome("discarded", holder_id=by_id))
+        stamp(message, claim.ticket.refused("discarded", holder_id=by_id))
         return NotEnqueued(message)
 
     def count_as_done(self, message: Message[Any] | MessageProxy) -> None:
@@ -280,7 +280,7 @@ class Conflicts:
 
     @staticmethod
     def _not_enqueued(action: str, claim: Claim, message: Message[Any], holder: Holder) -> NotEnqueued:
-        noted = claim.ticket.with_outcome(
+        noted = claim.ticket.refused(
             action,
             holder_id=holder.message_id,
             holder_queue=q_name(holder.queue_name),

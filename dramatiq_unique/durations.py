@@ -29,7 +29,9 @@ def to_ms(value: object, *, zero: bool = False) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise ValueError(f"takes seconds (int or float) or a timedelta, not {value!r}")  # noqa: TRY004 - callers treat wrong type and wrong range alike
-    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
+    # No isfinite() of an int: one that is larger than any float would overflow there.
+    finite = isinstance(seconds, int) or math.isfinite(seconds)
+    if not finite or seconds < 0 or (seconds == 0 and not zero):
         raise ValueError(f"must be {'0 or more' if zero else 'more than 0'} seconds, not {value!r}")
     if seconds * 1000 > LONGEST_MS:
         raise ValueError(f"must be at most ten years ({LONGEST_MS // 1000} seconds), not {value!r}")

@@ -10,7 +10,7 @@ from dramatiq import Message
 
 from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
-from dramatiq_unique.claims import Claim, Claims, stamp
+from dramatiq_unique.claims import Claim, Claims, carry_durations, stamp
 from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, UniqueError, as_ours
@@ -87,7 +87,10 @@ class Enqueueing:
         attempt.delay_ms = delay_ms or 0
         try:
             self._enqueue(message, delay_ms, attempt)
-        except (NotEnqueued, DuplicateMessage):
+        except NotEnqueued:
+            attempt.refused = True
+            raise
+        except DuplicateMessage:
             raise
         except Exception as exc:
             if self._deliveries.sent_by_dramatiq:
@@ -101,6 +104,7 @@ class Enqueueing:
 
     def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
         claim = self._claims.of(message)
+        carry_durations(message)
         if claim is None:
             return
         if not _asks_at_enqueue(claim):

@@ -46,6 +46,7 @@ class Attempt:
 
     Arguments:
         passive: Whether the message goes in without asking for a lock.
+        refused: Whether the message is not to be stored; where Dramatiq has ``SkipEnqueue``, nothing else tells.
         claim: What it asked for.
         taken: Whether a lock was newly taken for it.
         replaced: Whose place was taken with it.
@@ -54,6 +55,7 @@ class Attempt:
     """
 
     passive: bool = False
+    refused: bool = False
     claim: Claim | None = None
     taken: bool = False
     replaced: Holder | None = None
@@ -127,7 +129,8 @@ class Guard:
             except BaseException:
                 self._attempts.give_back(attempt)
                 raise
-        self._attempts.stored(stored, attempt)
+        if not attempt.refused:
+            self._attempts.stored(stored, attempt)
         return stored
 
     def enqueue_passively(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:

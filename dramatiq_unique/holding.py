@@ -146,7 +146,9 @@ class Holding:
         if claim is not None:
             self._journal.tell(events.LeaseLost(**claim.facts(), kind=lease.kind.value))
 
-    def _could_not_renew(self, leases: Sequence[Lease], error: LockStoreUnavailable) -> None:
+    def _could_not_renew(self, leases: Sequence[Lease], error: Exception) -> None:
+        if not leases:
+            self._journal.complain("release_failed", error)
         for lease in leases:
             claim = self._claims.get(lease)
             if claim is not None:

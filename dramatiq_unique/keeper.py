@@ -42,14 +42,14 @@ class Keeper:
     Arguments:
         renew: Renews leases in one call and tells for each whether it was kept.
         on_lost: Told of each lease that was lost; it is not renewed again.
-        on_error: Told where the store could not be reached to renew.
+        on_error: Told what a renewal raised, with the leases, or a release that is given up, with none.
     """
 
     def __init__(
         self,
         renew: Callable[[Sequence[Lease]], list[bool]],
         on_lost: Callable[[Lease], object],
-        on_error: Callable[[Sequence[Lease], LockStoreUnavailable], object],
+        on_error: Callable[[Sequence[Lease], Exception], object],
     ) -> None:
         self._renew = renew
         self._on_lost = on_lost
@@ -76,6 +76,7 @@ class Keeper:
 
     def drop(self, lease: Lease) -> None:
         """Renew a lease no longer."""
+        self._forget_parent()
         with self._wake:
             self._leases.pop(lease, None)
 
@@ -90,6 +91,7 @@ class Keeper:
 
     def stop(self) -> None:
         """End the thread; what is pending is tried once more."""
+        self._forget_parent()
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -98,13 +100,17 @@ class Keeper:
             thread.join()
         self._make_good()
 
+    def _forget_parent(self) -> None:
+        """Begin anew in a fork: it has none of its parent's threads and leases, and maybe a lock that is never let go."""
+        if self._pid != os.getpid():
+            self._reset()
+
     @property
     def _busy(self) -> bool:
         return bool(self._leases or self._pending)
 
     def _start(self) -> None:
-        if self._pid != os.getpid():
-            self._reset()  # A fork has none of its parent's threads, nor its leases.
+        self._forget_parent()
         with self._wake:
             if self._thread is None or not self._thread.is_alive():
                 self._stopping = False
@@ -139,7 +145,7 @@ class Keeper:
             return
         try:
             kept = self._renew(leases)
-        except LockStoreUnavailable as exc:
+        except Exception as exc:  # noqa: BLE001 - the one thread that keeps every lock survives whatever one call raises
             self._on_error(leases, exc)
             return
         for lease, was_kept in zip(leases, kept, strict=True):
@@ -162,3 +168,5 @@ class Keeper:
                 if time.monotonic() < pending.give_up_at_s:
                     self._pending.appendleft(pending)
                 return
+            except Exception as exc:  # noqa: BLE001 - trying again would raise it again; the others are made
+                self._on_error((), exc)

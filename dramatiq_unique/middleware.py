@@ -221,7 +221,7 @@ class UniqueMiddleware(Middleware):
     def _bind(self, broker: Broker) -> _Bound:
         client = self._client or _client_for(broker, self._url)
         store = RedisStore(client, prefix=self._prefix, memory_ms=SAFETY_MS)
-        claims, deliveries, holding = Claims(self._rules), Deliveries(), Holding(store, self._journal)
+        claims, deliveries, holding = Claims(broker, self._rules), Deliveries(), Holding(store, self._journal)
         guard = Guard(broker)
         adapter = adapter_for(broker, guard.enqueue_passively)
         conflicts = Conflicts(broker, adapter, guard, self._journal, self._strategies)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from dramatiq_unique.durations import to_ms
@@ -18,7 +19,7 @@ from dramatiq_unique.lock_types import LockType, Until
 from dramatiq_unique.strategies import Strategy
 
 
-__all__ = ["OPTION_NAMES", "ActorFacts", "LockOptions", "OptionRules"]
+__all__ = ["OPTION_NAMES", "ActorFacts", "LockOptions", "OptionRules", "nearly_an_option"]
 
 
 class ActorFacts(Protocol):
@@ -135,6 +136,17 @@ _PARSERS: dict[str, tuple[object, Callable[[object], object]]] = {
 OPTION_NAMES: frozenset[str] = frozenset(_PARSERS) | {"lock", "on_conflict"}
 """Every option that an actor may carry."""
 
+
+@lru_cache(maxsize=1024)
+def nearly_an_option(name: str) -> str | None:
+    """Tell which option a name was probably meant to be; ``None`` for an option, and for anything else."""
+    if name in OPTION_NAMES:
+        return None
+    close = difflib.get_close_matches(name, OPTION_NAMES, n=1, cutoff=0.85)
+    return close[0] if close else None
+
+
+_OTHER_ARGUMENTS = ("client", "url", "prefix", "lease", "on_store_error", "enabled", "lock_types", "strategies")
 _EITHER_OR = ("lock_args", "lock_args_method")
 
 
@@ -153,6 +165,9 @@ class OptionRules:
     def __init__(
         self, lock_types: Iterable[LockType], strategies: Mapping[str, Strategy], defaults: Mapping[str, object]
     ) -> None:
+        for name in defaults.keys() - OPTION_NAMES:
+            known = (*OPTION_NAMES, *_OTHER_ARGUMENTS)
+            raise InvalidLockOptions(f"UniqueMiddleware: there is no argument {name!r}{_guess(name, known)}")
         self.lock_types = {row.name: row for row in lock_types}
         self.strategies = strategies
         built_in: dict[str, object] = {name: parse(default) for name, (default, parse) in _PARSERS.items()}
@@ -194,9 +209,6 @@ class OptionRules:
         values = self._defaults
         for given in levels:
             values = self._stack(values, self._parse(where, given))
-        for name in levels[-1].keys() - OPTION_NAMES:
-            if difflib.get_close_matches(name, OPTION_NAMES, n=1, cutoff=0.85):
-                raise InvalidLockOptions(f"{where}: there is no option {name!r}{_guess(name, OPTION_NAMES)}")
         return self._finish(where, values, actor)
 
     def _parse(self, where: str, given: Mapping[str, object]) -> dict[str, object]:

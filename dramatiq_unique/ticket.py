@@ -81,6 +81,10 @@ class Ticket:
         """Note what became of the send."""
         return replace(self, outcome={"action": action, **holder})
 
+    def refused(self, action: str, **holder: str) -> Ticket:
+        """Note that the message was not let in: sent again, it is a send like any other."""
+        return replace(self, held=False, waits=True).with_outcome(action, **holder)
+
     def put_back(self, *, waits: bool = False, redelivered: bool = False) -> Ticket:
         """Count one more time that the message is put back.
 

@@ -2,13 +2,20 @@
 --
 -- KEYS  1 queue lock   2 superseded
 -- ARGV  1 message_id   2 the id it replaced or ''   3-6 the four fields of that holder
--- gives 1 where the replaced message counts again (or there was none), 0 where it had come up already, and was skipped
+-- gives 1 where the replaced message counts again, or there is none that should; 0 where it had come up already, and
+--       was skipped
 --
 -- Atomic because in between a third message would find the lock free.
 
 local id, old, now = ARGV[1], ARGV[2], clock()
 local had = drop(KEYS[1], id)
+local by = redis.call('HGET', KEYS[2], id)
+redis.call('HDEL', KEYS[2], id)
 if old == '' then return 1 end
+if by then -- A newer one took the place meanwhile, and so took that of the old one too.
+  if redis.call('HEXISTS', KEYS[2], old) == 1 then redis.call('HSET', KEYS[2], old, by) end
+  return 1
+end
 if redis.call('HDEL', KEYS[2], old) == 0 then return 0 end
 local record = parse(ARGV[3])
 if had > 0 and record.deadline > now then

@@ -1,0 +1,251 @@
+"""Locks whose message is gone, and messages that are dropped."""
+
+from typing import Any
+
+import dramatiq
+import pytest
+from dramatiq.brokers.redis import RedisBroker
+
+from dramatiq_unique import outcome
+from tests.rig import Gate, Rig, Runs, eventually
+
+
+LONG_AGO_MS = 10_000
+
+
+@pytest.fixture
+def backend() -> str:
+    """Only the Redis broker can say whether a message exists."""
+    return "redis-last"
+
+
+@pytest.fixture(params=["stub-last", "redis-last"])
+def any_backend(request: pytest.FixtureRequest) -> str:
+    """Both, for what every broker does."""
+    name: str = request.param
+    return name
+
+
+@pytest.mark.parametrize("lock", ["until_executing", "until_executed", "until_and_while_executing"])
+def test_a_lock_whose_message_is_gone_is_taken_over_by_the_next_send(rig: Rig, lock: str) -> None:
+    """The broker lost its messages (or its producer died before it stored one): one HEXISTS, and the lock is free."""
+    actor = rig.actor(lambda: None, actor_name="work", lock=lock)
+    first = actor.send()
+    _lose_messages(rig)
+    _not_seen_lately(rig)
+
+    second = actor.send()
+
+    assert outcome(second).action == "enqueued"
+    assert [event.holder_id for event in rig.told("reclaimed")] == [first.message_id]
+    assert rig.holders() == {second.message_id}
+    rig.drain()
+    assert rig.lock_keys() == []
+
+
+def test_a_holder_that_was_seen_a_moment_ago_is_believed(rig: Rig) -> None:
+    """Its message may be on its way into the broker."""
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
+    actor.send()
+    _lose_messages(rig)
+    assert outcome(actor.send()).action == "discarded"
+
+
+def test_a_message_that_exists_keeps_its_lock_and_is_not_asked_after_again_for_a_while(rig: Rig) -> None:
+    """A queue may be long: what waits in it is no orphan."""
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
+    first = actor.send()
+    _not_seen_lately(rig)
+    assert outcome(actor.send()).holder_id == first.message_id
+    asked = _calls(rig, "hexists")
+    assert outcome(actor.send()).holder_id == first.message_id
+    assert _calls(rig, "hexists") == asked
+    rig.drain()
+
+
+def test_a_message_that_runs_keeps_its_lock(rig: Rig) -> None:
+    """Its body stays in the broker until it is acknowledged."""
+    gate = Gate()
+    actor = rig.actor(gate.arrive, actor_name="work", lock="until_executed")
+    first = actor.send()
+    rig.start()
+    gate.wait_for_arrival()
+    _not_seen_lately(rig)
+    assert outcome(actor.send()).holder_id == first.message_id
+    gate.open()
+    rig.join()
+
+
+def test_a_delayed_message_keeps_its_lock(rig: Rig) -> None:
+    """The place that is asked at moves with the message, from queue to queue."""
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
+    first = actor.send_with_options(delay=60_000)
+    _not_seen_lately(rig)
+    assert outcome(actor.send()).holder_id == first.message_id
+
+
+def test_a_window_outlives_its_message(rig: Rig) -> None:
+    """The holder of ``until_expired`` is long gone when somebody meets its lock; that is what it is for."""
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_expired", lock_ttl=600)
+    actor.send()
+    replacing = rig.actor(lambda: None, actor_name="other", lock="until_expired", lock_ttl=600, on_conflict="replace")
+    replacing.send()
+    rig.drain()
+    _not_seen_lately(rig)
+    assert outcome(actor.send()).action == "discarded"
+    assert outcome(replacing.send()).action == "discarded"
+
+
+def test_every_holder_of_a_lock_with_a_limit_is_asked_after_in_turn(rig: Rig) -> None:
+    """One that exists does not hide one that is gone."""
+    actor = rig.actor(lambda _: None, actor_name="work", lock="until_executed", lock_limit=2, lock_args=[])
+    kept = actor.send(1)
+    lost = actor.send(2)
+    client: Any = rig.client
+    client.hdel("dramatiq:default.msgs", lost.options["redis_message_id"])
+    client.lrem("dramatiq:default", 1, lost.options["redis_message_id"])
+    _not_seen_lately(rig)
+    actions = [outcome(actor.send(number)).action for number in (3, 4)]
+    assert "enqueued" in actions
+    assert rig.holders() >= {kept.message_id}
+    assert lost.message_id not in rig.holders()
+    rig.drain()
+
+
+def test_two_who_take_over_at_once_leave_one_lock(rig: Rig) -> None:
+    """The holder is compared before it is dropped: whoever comes second finds the first."""
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
+    actor.send()
+    _lose_messages(rig)
+    _not_seen_lately(rig)
+    actions = [outcome(actor.send()).action for _ in range(3)]
+    assert actions == ["enqueued", "discarded", "discarded"]
+
+
+def test_a_worker_takes_over_too(rig: Rig) -> None:
+    """A message from elsewhere meets the lock of one that is gone, and runs."""
+    ran: list[int] = []
+    actor = rig.actor(ran.append, actor_name="work", lock="until_executed")
+    lost = actor.send(1)
+    _lose_messages(rig)
+    _not_seen_lately(rig)
+    RedisBroker(client=rig.client).enqueue(actor.message(1))
+    rig.drain()
+    assert ran == [1]
+    assert [event.holder_id for event in rig.told("reclaimed")] == [lost.message_id]
+    assert rig.lock_keys() == []
+
+
+class TestFlushing:
+    """C24: what is dropped from a queue holds nothing any more."""
+
+    @pytest.fixture
+    def backend(self, any_backend: str) -> str:
+        """Every broker can be flushed."""
+        return any_backend
+
+    @pytest.mark.parametrize("everything", [False, True], ids=["flush", "flush_all"])
+    @pytest.mark.parametrize("lock", ["until_executing", "until_executed", "until_expired"])
+    def test_the_same_keys_can_be_sent_again(self, rig: Rig, lock: str, everything: bool) -> None:
+        """Waiting and delayed messages alike."""
+        actor = rig.actor(lambda _: None, actor_name="work", lock=lock, lock_ttl=600)
+        actor.send(1)
+        actor.send_with_options(args=(2,), delay=60_000)
+        if everything:
+            rig.broker.flush_all()
+        else:
+            rig.broker.flush("default")
+            if rig.broker.queues and not isinstance(rig.broker, RedisBroker):
+                rig.broker.flush("default.DQ")
+        assert rig.lock_keys() == []
+        assert [outcome(actor.send(number)).action for number in (1, 2)] == ["enqueued"] * 2
+
+    def test_what_runs_keeps_its_lock(self, rig: Rig) -> None:
+        """It was taken from the queue before."""
+        gate = Gate()
+        actor = rig.actor(gate.arrive, actor_name="work", lock="until_executed")
+        first = actor.send()
+        rig.start()
+        gate.wait_for_arrival()
+        rig.broker.flush("default")
+        assert rig.holders() == {first.message_id}
+        gate.open()
+        eventually(lambda: rig.lock_keys() == [])
+
+
+class TestRedelivery:
+    """A message that is delivered again while its first delivery may be running yet."""
+
+    @pytest.fixture
+    def backend(self, any_backend: str) -> str:
+        """Delivered again by hand."""
+        return any_backend
+
+    @pytest.mark.parametrize("strategy", [None, "log", "reject", "raise"])
+    @pytest.mark.parametrize("lock", ["while_executing", "until_and_while_executing"])
+    def test_it_waits_its_turn_whatever_its_strategy(self, rig: Rig, lock: str, strategy: str | None) -> None:
+        """Put back, its retries untouched, and never dropped."""
+        gate, runs = Gate(), Runs()
+
+        def work() -> None:
+            with runs.of():
+                gate.arrive()
+
+        actor = rig.actor(work, lock=lock, on_conflict={"server": strategy}, lock_ttl=1)
+        first = actor.send()
+        body = rig.waiting()[0]
+        rig.start()
+        gate.wait_for_arrival()
+        _deliver_again(rig, body)
+        eventually(lambda: rig.told("rescheduled"))
+        [event] = {(event.message_id, event.strategy) for event in rig.told("rescheduled")}
+        assert event == (first.message_id, "redelivery")
+        gate.open(2)
+        rig.join()
+        assert len(runs.ended) == 2
+        assert runs.most_at_once == 1
+        assert rig.dead_letters() == []
+        eventually(lambda: rig.lock_keys() == [])
+
+    def test_its_queue_lock_lets_it_in(self, rig: Rig) -> None:
+        """Under until_executed it is the owner, and a copy is not; only a run lock keeps two deliveries apart."""
+        gate = Gate()
+        actor = rig.actor(gate.arrive, actor_name="work", lock="until_executed")
+        first = actor.send()
+        body = rig.waiting()[0]
+        rig.start()
+        gate.wait_for_arrival()
+        _deliver_again(rig, body)
+        gate.wait_for_arrival()
+        assert outcome(actor.send()).holder_id == first.message_id
+        gate.open(2)
+        eventually(lambda: rig.lock_keys() == [])
+        assert rig.told("rescheduled") == rig.told("lapsed") == []
+
+
+def _deliver_again(rig: Rig, message: "dramatiq.Message[Any]") -> None:
+    """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
+    if isinstance(rig.broker, RedisBroker):
+        client: Any = rig.broker.client
+        client.hset("dramatiq:default.msgs", message.options["redis_message_id"], message.encode())
+        client.rpush("dramatiq:default", message.options["redis_message_id"])
+    else:
+        rig.broker.queues["default"].put(message.encode())
+
+
+def _lose_messages(rig: Rig) -> None:
+    client: Any = rig.client
+    client.delete("dramatiq:default", "dramatiq:default.msgs")
+
+
+def _not_seen_lately(rig: Rig) -> None:
+    """Move the time at which each holder was last seen into the past."""
+    for key in rig.lock_keys("queue"):
+        for field, value in rig.redis.hgetall(key).items():
+            if field.startswith(b"o:"):
+                since, touched, rest = value.decode().split(" ", 2)
+                rig.redis.hset(key, field, f"{since} {int(touched) - LONG_AGO_MS} {rest}")
+
+
+def _calls(rig: Rig, command: str) -> int:
+    return int(rig.redis.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"])

@@ -1,0 +1,1 @@
+"""Code that is type-checked and never run."""
