@@ -43,9 +43,9 @@ class ActorView:
         return cls(actor_name, signature, instance)
 
     @property
-    def parameters(self) -> Collection[str]:
-        """The names of its parameters, in order."""
-        return tuple(self.signature.parameters) if self.signature else ()
+    def parameters(self) -> Collection[str] | None:
+        """The names of its parameters, in order; ``None`` where they cannot be told."""
+        return tuple(self.signature.parameters) if self.signature else None
 
     def method(self, name: str) -> Callable[..., Any] | None:
         """Find a method of a class-based actor.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from dramatiq import Actor, Broker, Message
@@ -23,13 +24,14 @@ from dramatiq_unique.strategies import Action, BuiltIn
 from dramatiq_unique.ticket import OPTION, Ticket
 
 
-__all__ = ["SAFETY_MS", "Claim", "Claims", "carry_durations", "stamp"]
+__all__ = ["SAFETY_MS", "SHORTEST_LEASE_MS", "Claim", "Claims", "carry_durations", "stamp"]
 
 SAFETY_MS = 30 * 24 * 3600 * 1000
 """How long a lock without ``lock_ttl`` stands when nothing else is heard of its message: 30 days. Retries and delays
 reach 7 days (``dramatiq.middleware.retries``), and each one counts anew."""
 
-_SHORTEST_LEASE_MS = 1000
+SHORTEST_LEASE_MS = 1000
+"""A shorter lease could not be renewed reliably: a third of it is less than a pause of the interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,19 @@ class Claim:
     queue_name: str
     args: str = ""
 
-    def request(self, message: Message[Any] | MessageProxy) -> Request:
-        """Address the store on behalf of the message, where it stands now."""
+    def request(self, message: Message[Any] | MessageProxy, broker_id: str) -> Request:
+        """Address the store on behalf of the message, where it stands now.
+
+        Arguments:
+            message: The message, on whatever queue it is.
+            broker_id: The broker's own id of this hop.
+        """
         return Request(
             digest=self.ticket.digest,
             message_id=self.ticket.message_id,
             actor_name=self.actor_name,
             queue_name=message.queue_name,
-            broker_id=message.options.get("redis_message_id", ""),
+            broker_id=broker_id,
             limit=self.options.lock_limit,
             args=self.args,
         )
@@ -78,7 +85,7 @@ class Claim:
 
     def lease_ms(self, lease_ms: int) -> int:
         """Say how long a lease is: the middleware's, or ``lock_ttl`` where that is shorter, but a second at least."""
-        return max(min(lease_ms, self.ticket.ttl_ms or lease_ms), _SHORTEST_LEASE_MS)
+        return max(min(lease_ms, self.ticket.ttl_ms or lease_ms), SHORTEST_LEASE_MS)
 
     def ids(self) -> dict[str, str]:
         """Name the message, its actor and its digest, as every line does."""
@@ -122,7 +129,6 @@ class Claims:
         self._broker = broker
         self._rules = rules
         self._known: dict[str, _Known] = {}
-        self._anonymous = _Known(ActorView("", None), {}, rules.for_actor(ActorView("", None), {}))
 
     def declare(self, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor, and remember it.
@@ -145,7 +151,7 @@ class Claims:
         Raises:
             InvalidLockOptions: Its options are wrong, or do not fit its arguments.
         """
-        known = self._known.get(message.actor_name, self._anonymous)
+        known = self._known.get(message.actor_name) or self._unknown
         ticket = Ticket.on(message.message_id, message.options)
         options = self._options(known, message)
         if ticket is not None:
@@ -160,8 +166,14 @@ class Claims:
         ticket = Ticket.on(message.message_id, message.options)
         if ticket is None:
             return None
-        known = self._known.get(message.actor_name, self._anonymous)
+        known = self._known.get(message.actor_name) or self._unknown
         return self._claim(ticket, known.options, message, first=False)
+
+    @cached_property
+    def _unknown(self) -> _Known:
+        """What is known of an actor that this process does not have: the middleware's defaults."""
+        view = ActorView("", None)
+        return _Known(view, {}, self._rules.for_actor(view, {}))
 
     def _options(self, known: _Known, message: Message[Any] | MessageProxy) -> LockOptions:
         for name in message.options:
@@ -171,8 +183,15 @@ class Claims:
                     f"message {message.message_id} of actor {message.actor_name!r}: there is no option {name!r}; "
                     f"did you mean {meant!r}?"
                 )
-        if OPTION_NAMES.isdisjoint(message.options):
+        given = OPTION_NAMES.intersection(message.options)
+        if not given:
             return known.options
+        for name in given:
+            if callable(message.options[name]):
+                raise InvalidLockOptions(
+                    f"message {message.message_id} of actor {message.actor_name!r}: option {name} takes no callable on "
+                    "a message, which could not carry it; put it on the actor"
+                )
         view = replace(known.view, actor_name=message.actor_name)
         return self._rules.for_message(message.message_id, view, known.declared, message.options)
 

@@ -27,6 +27,7 @@ from dramatiq_unique.strategies import SILENCE, Action, BuiltIn, Conflict, Side,
 
 __all__ = ["Conflicts"]
 
+REDELIVERY = "redelivery"
 _LONGEST_BACKOFF = 12
 """A message that is rescheduled again and again comes back at least every 12 ``reschedule_delay``, a minute by
 default."""
@@ -178,7 +179,7 @@ class Conflicts:
         again = waiting(message)
         stamp(again, claim.ticket.put_back(redelivered=True))
         self._enqueue_instead(again, message, delay_ms)
-        self._tell_rescheduled(claim, "server", "redelivery", message.message_id, delay_ms)
+        self._tell_rescheduled(claim, "server", REDELIVERY, message.message_id, delay_ms)
 
     def _enqueue_instead(self, again: Message[Any], delivered: Message[Any] | MessageProxy, delay_ms: int) -> None:
         self._broker.enqueue(again, delay=delay_ms)
@@ -193,7 +194,7 @@ class Conflicts:
                 strategy=strategy,
                 holder_id=holder_id,
                 delay_ms=delay_ms,
-                attempt=claim.ticket.rescheduled + 1,
+                attempt=claim.ticket.rescheduled + (strategy != REDELIVERY),
             )
         )
 

@@ -160,7 +160,11 @@ class Enqueueing:
         if takeover is None:
             takeover = self._conflicts.replaces_at_once(claim) and not claim.again
         return self._store.acquire(
-            claim.request(message), hold_ms=hold_ms, state=state, takeover=takeover, orphan=orphan
+            claim.request(message, self._adapter.broker_id(message)),
+            hold_ms=hold_ms,
+            state=state,
+            takeover=takeover,
+            orphan=orphan,
         )
 
     def _take_over(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:

@@ -140,7 +140,7 @@ class Rescheduled(Event):
         strategy: The strategy that said so; ``"redelivery"`` where an earlier delivery of it may be running yet.
         holder_id: The message in the way.
         delay_ms: When it comes back, in milliseconds from now.
-        attempt: How often it was put back, this time included.
+        attempt: How often it was put back for a conflict, this time included; a redelivery does not count.
     """
 
     name: ClassVar[str] = "rescheduled"

@@ -101,7 +101,7 @@ class Keeper:
         self._make_good()
 
     def _forget_parent(self) -> None:
-        """Begin anew in a fork: it has none of its parent's threads and leases, and maybe a lock that is never let go."""
+        """Begin anew in a fork: none of its parent's threads and leases, and maybe a lock that nobody lets go."""
         if self._pid != os.getpid():
             self._reset()
 

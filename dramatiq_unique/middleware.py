@@ -15,7 +15,7 @@ from dramatiq.worker import ConsumerThread, WorkerThread
 
 from dramatiq_unique.after_body import AfterBody
 from dramatiq_unique.brokers import adapter_for, client_of
-from dramatiq_unique.claims import SAFETY_MS, Claims
+from dramatiq_unique.claims import SAFETY_MS, SHORTEST_LEASE_MS, Claims
 from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.durations import to_ms
@@ -246,6 +246,7 @@ class UniqueMiddleware(Middleware):
             holding=holding,
             conflicts=conflicts,
             orphans=orphans,
+            adapter=adapter,
             journal=self._journal,
             lease_ms=self._lease_ms,
             without_store=self._without_store,
@@ -262,9 +263,12 @@ def _client_for(broker: Broker, url: str | None) -> redis.Redis:
 
 def _checked_lease_ms(lease: object) -> int:
     try:
-        return to_ms(lease)
+        lease_ms = to_ms(lease)
     except ValueError as exc:
         raise InvalidLockOptions(f"UniqueMiddleware: lease {exc}") from None
+    if lease_ms < SHORTEST_LEASE_MS:
+        raise InvalidLockOptions(f"UniqueMiddleware: lease must be at least 1 second, not {lease!r}")
+    return lease_ms
 
 
 def _checked_on_store_error(value: str) -> str:

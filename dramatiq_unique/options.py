@@ -30,8 +30,8 @@ class ActorFacts(Protocol):
         """The actor's name."""
 
     @property
-    def parameters(self) -> Collection[str]:
-        """The names of its parameters."""
+    def parameters(self) -> Collection[str] | None:
+        """The names of its parameters; ``None`` where they cannot be told."""
 
     def method(self, name: str) -> Callable[..., Any] | None:
         """Find a method of a class-based actor by name; ``None`` where there is none."""
@@ -268,11 +268,12 @@ class OptionRules:
         lock: LockType | None = options["lock"]
         if lock is not None and lock.queue is Until.EXPIRY and options["lock_ttl"] is None:
             raise InvalidLockOptions(f"{where}: lock={lock.name!r} needs lock_ttl, the seconds that its window lasts")
-        unknown = [name for name in options["lock_args"] or () if name not in actor.parameters]
-        if unknown:
+        parameters = actor.parameters
+        unknown = [name for name in options["lock_args"] or () if parameters is not None and name not in parameters]
+        if unknown and parameters is not None:
             raise InvalidLockOptions(
                 f"{where}: option lock_args names {unknown[0]!r}, and the actor has the parameters "
-                f"{', '.join(map(repr, actor.parameters)) or '(none)'}{_guess(unknown[0], actor.parameters)}"
+                f"{', '.join(map(repr, parameters)) or '(none)'}{_guess(unknown[0], parameters)}"
             )
         key = options["lock_args_method"]
         if isinstance(key, str):

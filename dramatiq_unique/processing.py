@@ -11,7 +11,7 @@ from dramatiq.broker import MessageProxy
 from dramatiq.middleware import MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
-from dramatiq_unique.brokers import REJECTED
+from dramatiq_unique.brokers import REJECTED, BrokerAdapter
 from dramatiq_unique.claims import Claim, Claims, stamp
 from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries, Delivery
@@ -39,6 +39,7 @@ class Processing:
         holding: Keeps and lets go of what deliveries hold.
         conflicts: Settles full locks.
         orphans: Asks after holders whose message may be gone.
+        adapter: Knows the broker's own ids.
         journal: Where facts are told.
         lease_ms: The lease of a run lock, in milliseconds.
         without_store: Whether messages go on without a lock where the store cannot be reached.
@@ -53,6 +54,7 @@ class Processing:
         holding: Holding,
         conflicts: Conflicts,
         orphans: Orphans,
+        adapter: BrokerAdapter,
         journal: Journal,
         lease_ms: int,
         without_store: bool,
@@ -63,6 +65,7 @@ class Processing:
         self._holding = holding
         self._conflicts = conflicts
         self._orphans = orphans
+        self._adapter = adapter
         self._journal = journal
         self._lease_ms = lease_ms
         self._without_store = without_store
@@ -148,7 +151,7 @@ class Processing:
         self, claim: Claim, delivery: Delivery, message: MessageProxy, *, orphan: Holder | None = None
     ) -> Begun:
         return self._store.begin(
-            claim.request(message),
+            claim.request(message, self._adapter.broker_id(message)),
             token=delivery.token,
             queue=_queue_at_start(claim),
             run=claim.lock.run,

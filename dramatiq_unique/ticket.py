@@ -86,7 +86,7 @@ class Ticket:
         return replace(self, held=False, waits=True).with_outcome(action, **holder)
 
     def put_back(self, *, waits: bool = False, redelivered: bool = False) -> Ticket:
-        """Count one more time that the message is put back.
+        """Put the message back; a redelivery is nobody's conflict, and does not count against ``reschedule_limit``.
 
         Arguments:
             waits: Whether it is put back before it was let in, without a lock.
@@ -94,7 +94,7 @@ class Ticket:
         """
         return replace(
             self,
-            rescheduled=self.rescheduled + 1,
+            rescheduled=self.rescheduled + (not redelivered),
             held=self.held and not waits,
             waits=waits,
             redelivered=redelivered,

@@ -1,18 +1,17 @@
 """Fixtures that every folder of tests may use: a private Redis, and the same rig on each broker."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import dramatiq
 import fakeredis
 import pytest
 import redis
-from dramatiq.brokers.redis import RedisBroker
-from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import AgeLimit
 
 from dramatiq_unique import UniqueMiddleware
-from tests.rig import Rig
-from tests.servers import GivenRedis, RedisServer, redis_server
+from tests.rig import Bench, RabbitmqBench, RedisBench, Rig, StubBench
+from tests.servers import GivenRedis, RedisServer, rabbitmq_answers, redis_server
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +30,7 @@ def redis_client(server: RedisServer | GivenRedis) -> Iterator["redis.Redis"]:
 
 
 BACKENDS = ["stub-last", "stub-first", "redis-last", "redis-first"]
-"""The broker, and where the middleware stands in its list."""
+"""The broker, and where the middleware stands in its list; RabbitMQ has a module of its own in `life`."""
 
 
 @pytest.fixture(params=BACKENDS)
@@ -45,22 +44,26 @@ def backend(request: pytest.FixtureRequest) -> str:
 def rig(backend: str, request: pytest.FixtureRequest) -> Iterator[Rig]:
     """A broker with the middleware on it, and the means to look at both."""
     client: redis.Redis
-    broker: StubBroker | RedisBroker
+    bench: Bench
     if backend.startswith("stub"):
-        client = fakeredis.FakeRedis()
-        broker = StubBroker(fail_fast_default=False)
-    else:
+        client, bench = fakeredis.FakeRedis(), StubBench()
+    elif backend.startswith("redis"):
         client = request.getfixturevalue("redis_client")
-        broker = RedisBroker(client=client)
+        bench = RedisBench(client)
+    else:
+        if not rabbitmq_answers():
+            pytest.skip("RabbitMQ is taken where it runs, and it does not run here")
+        client = request.getfixturevalue("redis_client")
+        bench = RabbitmqBench(f"dramatiq-unique-test-{uuid4()}")
     unique = UniqueMiddleware(client, lease=5)
     if backend.endswith("first"):
-        broker.add_middleware(unique, before=AgeLimit)
+        bench.broker.add_middleware(unique, before=AgeLimit)
     else:
-        broker.add_middleware(unique)
-    dramatiq.set_broker(broker)
-    made = Rig(broker, unique, client)
+        bench.broker.add_middleware(unique)
+    dramatiq.set_broker(bench.broker)
+    made = Rig(bench, unique, client)
     yield made
     made.stop()
-    lasting = [key for key in made.lock_keys("*") if client.ttl(key) == -1]
+    lasting = [key for key in made.lock_keys() if client.ttl(key) == -1]
     assert not lasting, f"keys without an expiry: {lasting}"
-    broker.close()
+    bench.close()

@@ -4,20 +4,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import dramatiq
 import redis
-from dramatiq import Message
+from dramatiq import Broker, Message
+from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.brokers.stub import StubBroker
-from dramatiq.common import dq_name, q_name, xq_name
+from dramatiq.common import dq_name, xq_name
 
 from dramatiq_unique import UniqueMiddleware
 from dramatiq_unique.events import Event
 
 
-__all__ = ["Gate", "Rig", "Runs", "eventually"]
+__all__ = ["Bench", "Gate", "RabbitmqBench", "RedisBench", "Rig", "Runs", "StubBench", "eventually"]
 
 PREFIX = "dramatiq-unique"
 
@@ -84,17 +85,149 @@ class Runs:
                 self.ended.append(what)
 
 
+class Bench(Protocol):
+    """How to look at one kind of broker."""
+
+    queue: str
+    """The queue that actors are on unless they say otherwise."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker."""
+
+    def join(self) -> None:
+        """Wait until the queue and its delay queue are empty."""
+
+    def pending(self) -> int:
+        """Count the messages that are not acknowledged yet, those that a worker has fetched included."""
+
+    def waiting(self) -> list[bytes]:
+        """Look at the bodies in the queue and its delay queue; what a worker has fetched may be among them."""
+
+    def dead_letters(self) -> list[bytes]:
+        """Look at the dead letters of the queue, where the broker keeps them."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class StubBench:
+    """The Stub broker: queues in memory."""
+
+    queue = "default"
+
+    def __init__(self) -> None:
+        self.broker = StubBroker(fail_fast_default=False)
+
+    def join(self) -> None:
+        """Wait for the queues' own counts."""
+        self.broker.join(self.queue, timeout=30_000)
+
+    def pending(self) -> int:
+        """Count what is not done."""
+        return sum(self.broker.queues[name].unfinished_tasks for name in self._names())
+
+    def waiting(self) -> list[bytes]:
+        """Look into the queues."""
+        return [body for name in self._names() for body in list(self.broker.queues[name].queue)]
+
+    def dead_letters(self) -> list[bytes]:
+        """Look into the list."""
+        return [letter._message.encode() for letter in self.broker.dead_letters_by_queue[self.queue]]
+
+    def close(self) -> None:
+        """It goes with the test."""
+        self.broker.close()
+
+    def _names(self) -> tuple[str, str]:
+        return self.queue, dq_name(self.queue)
+
+
+class RedisBench:
+    """The Redis broker: lists, hashes and a sorted set."""
+
+    queue = "default"
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self.broker: RedisBroker = RedisBroker(client=client)
+        self._client: Any = client
+
+    def join(self) -> None:
+        """Poll the sizes."""
+        self.broker.join(self.queue, interval=10, timeout=30_000)
+
+    def pending(self) -> int:
+        """Count the bodies."""
+        return sum(self._client.hlen(f"dramatiq:{name}.msgs") for name in (self.queue, dq_name(self.queue)))
+
+    def waiting(self) -> list[bytes]:
+        """Look at the bodies."""
+        names = (self.queue, dq_name(self.queue))
+        return [body for name in names for body in self._client.hvals(f"dramatiq:{name}.msgs")]
+
+    def dead_letters(self) -> list[bytes]:
+        """Look up the ids of the sorted set in the hash."""
+        letters = f"dramatiq:{xq_name(self.queue)}"
+        ids = self._client.zrange(letters, 0, -1)
+        return self._client.hmget(f"{letters}.msgs", ids) if ids else []
+
+    def close(self) -> None:
+        """The database is emptied by the next test."""
+        self.broker.close()
+
+
+class RabbitmqBench:
+    """The RabbitMQ broker: a queue of the test's own, deleted in the end."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.broker = RabbitmqBroker(host="127.0.0.1", port=5672)
+
+    def join(self) -> None:
+        """Ask for the counts until they have been 0 for a while, since what is fetched is not counted."""
+        self.broker.join(self.queue, min_successes=15, idle_time=20, timeout=30_000)
+
+    def pending(self) -> int:
+        """Count what waits; RabbitMQ tells nobody else what a consumer has fetched."""
+        return len(self.waiting())
+
+    def waiting(self) -> list[bytes]:
+        """Take everything, and give it back."""
+        return self._look(self.queue) + self._look(dq_name(self.queue))
+
+    def dead_letters(self) -> list[bytes]:
+        """Take everything from the dead-letter queue, and give it back."""
+        return self._look(xq_name(self.queue))
+
+    def close(self) -> None:
+        """Delete the queues."""
+        for name in (self.queue, dq_name(self.queue), xq_name(self.queue)):
+            self.broker.channel.queue_delete(name)
+        self.broker.close()
+
+    def _look(self, name: str) -> list[bytes]:
+        self.broker.declare_queue(self.queue, ensure=True)
+        channel = self.broker.connection.channel()
+        bodies = []
+        while (got := channel.basic_get(name))[0] is not None:
+            bodies.append(got[2])
+        channel.close()  # What was not acknowledged goes back.
+        return bodies
+
+
 class Rig:
     """A broker with the middleware on it.
 
     Args:
-        broker: The broker.
+        bench: The broker, and how to look at it.
         unique: The middleware.
         client: The Redis that holds its locks.
     """
 
-    def __init__(self, broker: StubBroker | RedisBroker, unique: UniqueMiddleware, client: "redis.Redis") -> None:
-        self.broker = broker
+    def __init__(self, bench: Bench, unique: UniqueMiddleware, client: "redis.Redis") -> None:
+        self.bench = bench
+        self.broker = bench.broker
+        self.queue = bench.queue
         self.unique = unique
         self.client = client
         self.redis: Any = client  # Its replies are typed for either kind of client; here they are what they are.
@@ -111,7 +244,13 @@ class Rig:
 
     def actor(self, fn: Callable[..., Any], **options: Any) -> Any:
         """Declare an actor on this broker, with retries that come back at once."""
-        options = {"min_backoff": 20, "max_backoff": 40, "reschedule_delay": 0.05, **options}
+        options = {
+            "queue_name": self.queue,
+            "min_backoff": 20,
+            "max_backoff": 40,
+            "reschedule_delay": 0.05,
+            **options,
+        }
         return dramatiq.actor(fn, broker=self.broker, **options)  # type: ignore[call-overload]
 
     def start(self, threads: int = 4) -> dramatiq.Worker:
@@ -126,19 +265,30 @@ class Rig:
         while self.workers:
             self.workers.pop().stop()
 
-    def drain(self, threads: int = 4, queue: str = "default") -> None:
+    def drain(self, threads: int = 4) -> None:
         """Work until the queue and its delay queue are empty."""
         if not self.workers:
             self.start(threads)
-        self.join(queue)
+        self.join()
         self.stop()
 
-    def join(self, queue: str = "default") -> None:
-        """Wait until the queue and its delay queue are empty."""
-        if isinstance(self.broker, RedisBroker):
-            self.broker.join(queue, interval=10, timeout=30_000)
-        else:
-            self.broker.join(queue, timeout=30_000)
+    def join(self) -> None:
+        """Wait until the queue and its delay queue are empty, and what was fetched is done."""
+        self.bench.join()
+        for worker in self.workers:
+            worker.join()
+
+    def pending(self) -> int:
+        """Count the messages that are not acknowledged yet, as far as the broker tells."""
+        return self.bench.pending()
+
+    def waiting(self) -> list[Message[Any]]:
+        """List the messages in the queue and its delay queue, without taking them."""
+        return [Message.decode(body) for body in self.bench.waiting()]
+
+    def dead_letters(self) -> list[Message[Any]]:
+        """List the dead letters of the queue, where the broker keeps them."""
+        return [Message.decode(body) for body in self.bench.dead_letters()]
 
     def lock_keys(self, kind: str = "*") -> list[str]:
         """Name the keys in the lock store."""
@@ -147,40 +297,12 @@ class Rig:
     def holders(self, kind: str = "queue") -> set[str]:
         """Name the messages that hold a lock."""
         return {
-            field.decode()[2:] for key in self.lock_keys(kind) for field in self.redis.hkeys(key) if field.startswith(b"o:")
+            field.decode()[2:]
+            for key in self.lock_keys(kind)
+            for field in self.redis.hkeys(key)
+            if field.startswith(b"o:")
         }
 
     def told(self, name: str) -> list[Any]:
         """List the events of one name."""
         return [event for event in list(self.events) if event.name == name]
-
-    def pending(self, queue: str = "default") -> int:
-        """Count the messages that are not acknowledged yet, those that a worker has fetched included."""
-        names = (q_name(queue), dq_name(q_name(queue)))
-        if isinstance(self.broker, RedisBroker):
-            client: Any = self.broker.client
-            return sum(client.hlen(f"{self.broker.namespace}:{name}.msgs") for name in names)
-        return sum(self.broker.queues[name].unfinished_tasks for name in names)
-
-    def waiting(self, queue: str = "default") -> list[Message[Any]]:
-        """List the messages in a queue and its delay queue, without taking them.
-
-        What a worker has fetched is still listed on the Redis broker, and no longer on the Stub broker.
-        """
-        names = (q_name(queue), dq_name(q_name(queue)))
-        if isinstance(self.broker, RedisBroker):
-            namespace = self.broker.namespace
-            client: Any = self.broker.client
-            bodies = [body for name in names for body in client.hvals(f"{namespace}:{name}.msgs")]
-        else:
-            bodies = [body for name in names for body in list(self.broker.queues[name].queue)]
-        return [Message.decode(body) for body in bodies]
-
-    def dead_letters(self, queue: str = "default") -> list[Message[Any]]:
-        """List the dead letters of a queue, as the broker keeps them."""
-        if isinstance(self.broker, RedisBroker):
-            letters = f"{self.broker.namespace}:{xq_name(q_name(queue))}"
-            client: Any = self.broker.client
-            ids = client.zrange(letters, 0, -1)
-            return [Message.decode(body) for body in client.hmget(f"{letters}.msgs", ids)] if ids else []
-        return [letter._message for letter in self.broker.dead_letters_by_queue[queue]]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dramatiq import Message
+from dramatiq.broker import MessageProxy
 
 
 __all__ = ["REJECTED", "AnyBroker", "BrokerAdapter"]
@@ -27,6 +28,9 @@ class BrokerAdapter(Protocol):
         Raises:
             Exception: Whatever the broker raises where it cannot store the message.
         """
+
+    def broker_id(self, message: Message[Any] | MessageProxy) -> str:
+        """Name a message as :meth:`exists` and :meth:`withdraw` want it: the broker's own id of this hop, or ``""``."""
 
     @property
     def can_say(self) -> bool:
@@ -73,6 +77,10 @@ class AnyBroker:
         self._enqueue(message.copy(options={REJECTED: True}))
 
     can_say = False
+
+    def broker_id(self, message: Message[Any] | MessageProxy) -> str:
+        """Name it by nothing: no broker has an id in common."""
+        return ""
 
     def exists(self, queue_name: str, broker_id: str) -> bool | None:
         """Say nothing: no broker has a way in common."""

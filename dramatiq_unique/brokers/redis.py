@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import uuid4
 
 import redis
 from dramatiq import Message
+from dramatiq.broker import MessageProxy
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import current_millis, dq_name, xq_name
 
@@ -28,6 +30,9 @@ class Redis(AnyBroker):
     def __init__(self, broker: RedisBroker) -> None:
         super().__init__(broker.enqueue)
         self._broker = broker
+        # Brokers that share their locks need not share their messages: each asks only after its own.
+        db = broker.client.get_connection_kwargs().get("db", 0)
+        self._tag = hashlib.blake2b(f"{broker.namespace} {db}".encode(), digest_size=2).hexdigest()
         source = Path(__file__).with_name("withdraw.lua").read_text(encoding="utf-8")
         self._withdraw = broker.client.register_script(source)
 
@@ -42,12 +47,18 @@ class Redis(AnyBroker):
 
     can_say = True
 
+    def broker_id(self, message: Message[Any] | MessageProxy) -> str:
+        """Name it by ``redis_message_id``, new at each hop, and by whose it is."""
+        redis_message_id = message.options.get("redis_message_id", "")
+        return f"{redis_message_id}@{self._tag}"
+
     def exists(self, queue_name: str, broker_id: str) -> bool | None:
         """Look for its body, which stays in ``<namespace>:<queue>.msgs`` until the message is acknowledged."""
-        if not broker_id:
+        redis_message_id, _, tag = broker_id.partition("@")
+        if tag != self._tag:
             return None
         try:
-            return bool(self._broker.client.hexists(f"{self._broker.namespace}:{queue_name}.msgs", broker_id))
+            return bool(self._broker.client.hexists(f"{self._broker.namespace}:{queue_name}.msgs", redis_message_id))
         except redis.RedisError as exc:
             self._broker.logger.warning("Could not ask whether the holder of a lock still exists: %s", exc)
             return None
@@ -66,9 +77,12 @@ class Redis(AnyBroker):
 
     def withdraw(self, queue_name: str, broker_id: str) -> bool:
         """Take it out where it waits near either end of its queue: id and body, both or neither."""
+        redis_message_id, _, tag = broker_id.partition("@")
         queue = f"{self._broker.namespace}:{queue_name}"
         try:
-            return bool(self._withdraw(keys=[queue, f"{queue}.msgs"], args=[broker_id, _NEAR]))
+            return tag == self._tag and bool(
+                self._withdraw(keys=[queue, f"{queue}.msgs"], args=[redis_message_id, _NEAR])
+            )
         except redis.RedisError as exc:
             self._broker.logger.warning("Could not withdraw a replaced message; a worker will skip it: %s", exc)
             return False

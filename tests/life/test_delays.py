@@ -41,7 +41,7 @@ def test_acknowledging_the_delayed_copy_frees_nothing(rig: Rig, lock: str) -> No
     blocker.send()
     gate.wait_for_arrival()
     first = actor.send_with_options(delay=50)
-    eventually(lambda: [message.queue_name for message in rig.waiting()] == ["default"] or _due(rig))
+    eventually(lambda: [message.queue_name for message in rig.waiting()] == [rig.queue] or _due(rig))
     assert rig.holders() == {first.message_id}
     assert outcome(actor.send()).holder_id == first.message_id
     gate.open(2)
@@ -76,4 +76,4 @@ def test_an_absurd_delay_overflows_nothing(rig: Rig) -> None:
 
 def _due(rig: Rig) -> bool:
     """Whether the only consumer of the delay queue has nothing left (what is due is with the worker)."""
-    return rig.workers[0].consumers["default.DQ"].delay_queue.unfinished_tasks == 0 and rig.pending() == 2
+    return rig.workers[0].consumers[f"{rig.queue}.DQ"].delay_queue.unfinished_tasks == 0 and rig.pending() == 2

@@ -7,7 +7,7 @@ import pytest
 from dramatiq.brokers.redis import RedisBroker
 
 from dramatiq_unique import outcome
-from tests.rig import Gate, Rig, Runs, eventually
+from tests.rig import Gate, RedisBench, Rig, Runs, StubBench, eventually
 
 
 LONG_AGO_MS = 10_000
@@ -225,12 +225,12 @@ class TestRedelivery:
 
 def _deliver_again(rig: Rig, message: "dramatiq.Message[Any]") -> None:
     """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
-    if isinstance(rig.broker, RedisBroker):
-        client: Any = rig.broker.client
+    if isinstance(rig.bench, RedisBench):
+        client: Any = rig.client
         client.hset("dramatiq:default.msgs", message.options["redis_message_id"], message.encode())
         client.rpush("dramatiq:default", message.options["redis_message_id"])
-    else:
-        rig.broker.queues["default"].put(message.encode())
+    elif isinstance(rig.bench, StubBench):
+        rig.bench.broker.queues["default"].put(message.encode())
 
 
 def _lose_messages(rig: Rig) -> None:

@@ -8,13 +8,12 @@ import pytest
 import redis
 from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
-from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import Middleware, MiddlewareError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from dramatiq_unique import InvalidLockOptions, LockStoreUnavailable, UniqueMiddleware, outcome
-from tests.rig import Gate, Rig, Runs, eventually
+from tests.rig import Gate, RabbitmqBench, RedisBench, Rig, Runs, StubBench, eventually
 
 
 LOCKED = ["until_executing", "until_executed", "until_expired", "until_and_while_executing"]
@@ -260,23 +259,24 @@ def test_a_store_that_is_down_at_the_start_fails_the_delivery(unreachable: Rig) 
 @pytest.fixture
 def unreachable() -> Iterator[Rig]:
     """A Stub broker whose lock store nobody answers for."""
-    broker = StubBroker(fail_fast_default=False)
+    bench = StubBench()
     nobody = redis.Redis(port=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0))
     unique = UniqueMiddleware(nobody)
-    broker.add_middleware(unique)
-    rig = Rig(broker, unique, nobody)
+    bench.broker.add_middleware(unique)
+    rig = Rig(bench, unique, nobody)
     yield rig
     rig.stop()
 
 
 def _send_from_elsewhere(rig: Rig, message: Message[Any]) -> None:
     """Put a message on the queue as a producer would that has no such middleware."""
-    elsewhere: StubBroker | RedisBroker
-    if isinstance(rig.broker, RedisBroker):
-        elsewhere = RedisBroker(client=rig.client)
-        elsewhere.enqueue(message)
-    else:
-        rig.broker.queues[message.queue_name].put(message.encode())
+    if isinstance(rig.bench, RedisBench):
+        RedisBroker(client=rig.client).enqueue(message)
+    elif isinstance(rig.bench, RabbitmqBench):
+        rig.bench.broker.declare_queue(rig.queue, ensure=True)
+        rig.bench.broker.channel.basic_publish("", rig.queue, message.encode())
+    elif isinstance(rig.bench, StubBench):
+        rig.bench.broker.queues[rig.queue].put(message.encode())
 
 
 def _fail(*_: object) -> bytes:

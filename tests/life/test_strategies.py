@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 import structlog
-from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import Middleware
 
 from dramatiq_unique import DuplicateMessage, UniqueMiddleware, outcome
 from dramatiq_unique.strategies import Action, Conflict
-from tests.rig import Gate, Rig, Runs, eventually
+from tests.rig import Gate, RedisBench, Rig, Runs, eventually
 
 
 def test_a_duplicate_is_refused_silently_by_default(rig: Rig) -> None:
@@ -36,7 +35,7 @@ def test_log_refuses_at_enqueue_with_one_line(rig: Rig) -> None:
             "log_level": "info",
             "message_id": second.message_id,
             "actor_name": "work",
-            "queue_name": "default",
+            "queue_name": rig.queue,
             "digest": outcome(second).digest,
             "lock": "until_executed",
             "side": "client",
@@ -85,7 +84,7 @@ def test_reject_puts_a_duplicate_into_the_dead_letters(rig: Rig) -> None:
 
     assert outcome(second).action == "rejected"
     [letter] = rig.dead_letters()
-    assert (letter.message_id, letter.args, letter.queue_name) == (second.message_id, (2,), "default")
+    assert (letter.message_id, letter.args, letter.queue_name) == (second.message_id, (2,), rig.queue)
     assert "eta" not in letter.options
     assert [message.message_id for message in rig.waiting()] == [first.message_id]
     assert rig.holders() == {first.message_id}
@@ -251,7 +250,7 @@ def test_replace_takes_the_place_of_a_message_that_waits(rig: Rig) -> None:
     sent = [actor.send(number) for number in range(3)]
     assert [outcome(message).action for message in sent] == ["enqueued", "replaced", "replaced"]
     assert outcome(sent[2]).holder_id == sent[1].message_id
-    if isinstance(rig.broker, RedisBroker):
+    if isinstance(rig.bench, RedisBench):
         assert [message.args for message in rig.waiting()] == [(2,)]
         assert rig.lock_keys("superseded") == []
     rig.drain()
