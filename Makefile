@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Most tests wait for a worker or a server most of the time, so there may be more of them than cores.
+PYTEST_WORKERS ?= 4
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -62,7 +64,7 @@ clean: ## Remove everything that make made.
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 run_tests = rm -f .coverage .coverage.* \
-	&& $(BIN)/coverage run -m pytest $(PYTEST_ARGS) \
+	&& $(BIN)/coverage run -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS) \
 	&& $(BIN)/coverage combine --quiet
 
 .venv/.demo .venv/.dev: .venv/.%: pyproject.toml | $(BIN)/python

@@ -106,20 +106,25 @@ class Deliveries:
         if self._thread.delivery is not None:
             self._thread.delivery.in_body = False
 
-    def note_requeued(self, message_id: str) -> None:
-        """Note that a message was enqueued again, so that the ack of its delivery is not its end.
+    def note_requeued(self, message_id: str, *, requeued: bool = True) -> None:
+        """Note that a message is about to be enqueued again, so that the ack of its delivery is not its end.
 
-        On another thread than the delivery's (the event loop of an async actor) every delivery of it is noted.
+        It is noted before the message is stored: afterwards there may be a delivery of it that comes of this very
+        enqueue. On another thread than the delivery's (the event loop of an async actor) every delivery is noted.
+
+        Arguments:
+            message_id: The message.
+            requeued: False takes it back, where it was not stored.
         """
         here = self.here(message_id)
         if here is not None:
-            here.requeued = True
+            here.requeued = requeued
             return
         if self._thread.caller is Caller.DRAMATIQ:
-            self._thread.requeued.add(message_id)
+            (self._thread.requeued.add if requeued else self._thread.requeued.discard)(message_id)
         with self._lock:
             for delivery in self._open.get(message_id, ()):
-                delivery.requeued = True
+                delivery.requeued = requeued
 
     def note_superseded(self, message_id: str) -> None:
         """Note that a message was found superseded on this thread, and is about to be acknowledged."""

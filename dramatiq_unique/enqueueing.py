@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from dramatiq import Message
+from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
@@ -83,6 +84,7 @@ class Enqueueing:
             LockStoreUnavailable: The store cannot be reached.
         """
         if attempt.passive:
+            self._deliveries.note_requeued(message.message_id)
             return
         attempt.delay_ms = delay_ms or 0
         try:
@@ -97,10 +99,12 @@ class Enqueueing:
                 # Raising would lose the message (a retry, a delayed one, the next step of a pipeline); where its
                 # options are wrong, the worker will say so and fail it.
                 self._journal.complain("not_locked", exc, message_id=message.message_id, actor_name=message.actor_name)
-                return
-            if isinstance(exc, UniqueError):
+            elif isinstance(exc, UniqueError):
                 raise
-            raise as_ours(exc, f"could not lock message {message.message_id} of {message.actor_name!r}") from exc
+            else:
+                what = f"could not lock message {message.message_id} of {message.actor_name!r}"
+                raise as_ours(exc, what) from exc
+        self._deliveries.note_requeued(message.message_id)
 
     def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
         claim = self._claims.of(message)
@@ -222,8 +226,7 @@ class Enqueueing:
         stamp(message, claim.ticket)
 
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
-        """Note that a message is in the broker, and take the one whose place it took out of it."""
-        self._deliveries.note_requeued(message.message_id)
+        """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""
         if attempt.claim is not None and attempt.taken and not self._adapter.can_say:
             since_ms = int((time.monotonic() - attempt.since_s) * 1000)
             self._holding.keep_in_full(attempt.claim, attempt.claim.hold_ms(attempt.delay_ms) - since_ms)
@@ -231,8 +234,9 @@ class Enqueueing:
         if attempt.claim is not None and old is not None and self._adapter.withdraw(old.queue_name, old.broker_id):
             self._holding.forget(attempt.claim, old.message_id)
 
-    def give_back(self, attempt: Attempt) -> None:
+    def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """Give back the lock of a message that was not stored."""
+        self._deliveries.note_requeued(message.message_id, requeued=False)
         if attempt.claim is not None and attempt.taken:
             self._holding.give_back(attempt.claim, attempt.replaced)
 

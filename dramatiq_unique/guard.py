@@ -69,7 +69,7 @@ class Attempts(Protocol):
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
         """The message is in the broker."""
 
-    def give_back(self, attempt: Attempt) -> None:
+    def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """The message is not in the broker."""
 
 
@@ -127,7 +127,7 @@ class Guard:
             except NotEnqueued as refusal:
                 return refusal.message
             except BaseException:
-                self._attempts.give_back(attempt)
+                self._attempts.give_back(message, attempt)
                 raise
         if not attempt.refused:
             self._attempts.stored(stored, attempt)

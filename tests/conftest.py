@@ -7,11 +7,19 @@ import dramatiq
 import fakeredis
 import pytest
 import redis
+import structlog
 from dramatiq.middleware import AgeLimit
 
 from dramatiq_unique import UniqueMiddleware
 from tests.rig import Bench, RabbitmqBench, RedisBench, Rig, StubBench
 from tests.servers import GivenRedis, RedisServer, rabbitmq_answers, redis_server
+
+
+@pytest.fixture(autouse=True)
+def _structlog_as_it_was() -> Iterator[None]:
+    """Forget what a test told structlog; `capture_logs` alone leaves it configured."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

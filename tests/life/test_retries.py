@@ -282,6 +282,29 @@ def test_a_middleware_that_puts_a_message_back_and_skips_it_does_not_end_it(rig:
     eventually(lambda: rig.lock_keys() == [])
 
 
+def test_a_delivery_that_is_over_before_its_send_returns_is_the_end_of_its_message(rig: Rig) -> None:
+    """A worker may be faster than the sender: the enqueue that brought a message is not one that sends it again."""
+    arrived, go_on = threading.Event(), threading.Event()
+
+    class Skips(Middleware):
+        def before_process_message(self, broker: Any, message: Any) -> None:
+            arrived.set()
+            assert go_on.wait(10)
+            raise dramatiq.middleware.SkipMessage("not today")
+
+    class Lingers(Middleware):
+        def after_enqueue(self, broker: Any, message: Any, delay: Any) -> None:
+            assert arrived.wait(10)
+
+    rig.broker.middleware.append(Skips())
+    rig.broker.middleware.append(Lingers())
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
+    rig.start()
+    actor.send()
+    go_on.set()
+    eventually(lambda: rig.lock_keys() == [])
+
+
 def test_an_unknown_actor_is_the_end_of_a_message(rig: Rig) -> None:
     """A nack from a consumer thread is all that Dramatiq tells; the ticket is enough to let go."""
     actor = rig.actor(lambda: None, actor_name="gone", lock="until_executed")

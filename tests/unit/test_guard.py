@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from dramatiq import Message, Middleware
+from dramatiq.broker import MessageProxy
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import MiddlewareError
 
@@ -39,7 +40,7 @@ class Heard:
         """Hear of a message that was stored."""
         self.told.append(("stored " + message.message_id, attempt))
 
-    def give_back(self, attempt: Attempt) -> None:
+    def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """Hear of one that was not."""
         self.told.append(("give back", attempt))
 
@@ -343,11 +344,13 @@ heard = Heard()
 from dramatiq_unique.guard import Guard
 hook = type("Hook", (dramatiq.Middleware,), {})()
 def refuse(broker, message, delay):
+    guard.attempt.refused = True
     raise NotEnqueued(message)
 hook.before_enqueue = refuse
 broker = NewStubBroker(middleware=[hook])
 broker.declare_queue("default")
-Guard(broker).install(heard)
+guard = Guard(broker)
+guard.install(heard)
 broker.enqueue(Message("default", "export", (), {}, {}))
 assert broker.queues["default"].empty()
 assert heard.names == [], heard.names

@@ -34,7 +34,7 @@ class Bench:
         self.lapsed: set[Lease] = set()
         self.is_up = True
         self.lost: list[Lease] = []
-        self.errors: list[tuple[list[Lease], LockStoreUnavailable]] = []
+        self.errors: list[tuple[list[Lease], Exception]] = []
         self.before_answer: Callable[[], object] = lambda: None
         self.keeper = Keeper(
             self.renew, self.lost.append, lambda leases, error: self.errors.append((list(leases), error))
