@@ -332,6 +332,7 @@ class TestAWrongOptionOnTheMiddleware:
             ("30", NO_DURATION),
             (True, NO_DURATION),
             (None, NO_DURATION),
+            (0.5, "must be at least 1 second, not 0.5$"),
             (math.nan, MORE_THAN_NOTHING),
             (math.inf, MORE_THAN_NOTHING),
         ],
