@@ -15,6 +15,8 @@ goes on, without its lock.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dramatiq.middleware import MiddlewareError
 
 
@@ -50,6 +52,17 @@ class DuplicateMessage(UniqueError):
         self.actor_name = actor_name
         self.digest = digest
         self.holder_id = holder_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it travel between processes, as errors do from worker pools and test runners."""
+        ids = (self.message_id, self.actor_name, self.digest, self.holder_id)
+        return _duplicate_message, (str(self), *ids)
+
+
+def _duplicate_message(
+    text: str, message_id: str, actor_name: str, digest: str, holder_id: str | None
+) -> DuplicateMessage:
+    return DuplicateMessage(text, message_id=message_id, actor_name=actor_name, digest=digest, holder_id=holder_id)
 
 
 class LockStoreUnavailable(UniqueError):

@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import weakref
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import redis
 from dramatiq import Actor, Broker, Message, Middleware, Worker
 from dramatiq.broker import MessageProxy
 from dramatiq.worker import ConsumerThread, WorkerThread
 
-from dramatiq_unique.after_body import AfterBody
-from dramatiq_unique.brokers import adapter_for, client_of
-from dramatiq_unique.claims import SAFETY_MS, SHORTEST_LEASE_MS, Claims
-from dramatiq_unique.conflicts import Conflicts
-from dramatiq_unique.deliveries import Deliveries
-from dramatiq_unique.durations import to_ms
-from dramatiq_unique.enqueueing import Enqueueing
-from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.binding import Binding
 from dramatiq_unique.events import Event
-from dramatiq_unique.flush import Flush
-from dramatiq_unique.guard import Guard
-from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
-from dramatiq_unique.lock_types import LOCK_TYPES, LockType
-from dramatiq_unique.options import OPTION_NAMES, OptionRules
-from dramatiq_unique.orphans import Orphans
-from dramatiq_unique.processing import Processing
-from dramatiq_unique.store import RedisStore
-from dramatiq_unique.strategies import Strategy, strategy_table
+from dramatiq_unique.lock_types import LockType
+from dramatiq_unique.options import OPTION_NAMES
+from dramatiq_unique.settings import Settings
+from dramatiq_unique.store import Client
+from dramatiq_unique.strategies import Strategy
 
 
 __all__ = ["UniqueMiddleware"]
 
-URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
-
 Subscriber = TypeVar("Subscriber", bound="Callable[[Event], object]")
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """The middleware on one broker."""
-
-    claims: Claims
-    deliveries: Deliveries
-    holding: Holding
-    guard: Guard
-    enqueueing: Enqueueing
-    processing: Processing
-    after_body: AfterBody
 
 
 class UniqueMiddleware(Middleware):
@@ -93,7 +64,7 @@ class UniqueMiddleware(Middleware):
 
     def __init__(
         self,
-        client: redis.Redis | None = None,
+        client: Client | None = None,
         *,
         url: str | None = None,
         prefix: str = "dramatiq-unique",
@@ -107,18 +78,18 @@ class UniqueMiddleware(Middleware):
         **defaults: object,
     ) -> None:
         self.enabled = enabled
-        self._client = client
-        self._url = url
-        self._prefix = prefix
-        self._lease_ms = _checked_lease_ms(lease)
-        self._without_store = _checked_on_store_error(on_store_error) == "ignore"
-        self._strategies = strategy_table(strategies)
-        if client is not None and url is not None:
-            raise InvalidLockOptions("UniqueMiddleware: client and url do not go together; keep one")
-        given = defaults | {"on_conflict": on_conflict, "lock_ttl": lock_ttl}
-        self._rules = OptionRules((*LOCK_TYPES, *lock_types), self._strategies, given)
+        self._settings = Settings.checked(
+            client=client,
+            url=url,
+            prefix=prefix,
+            lease=lease,
+            on_store_error=on_store_error,
+            lock_types=tuple(lock_types),
+            strategies=strategies,
+            defaults=defaults | {"on_conflict": on_conflict, "lock_ttl": lock_ttl},
+        )
         self._journal = Journal()
-        self._brokers: weakref.WeakKeyDictionary[Broker, _Bound] = weakref.WeakKeyDictionary()
+        self._meeting = threading.Lock()
 
     def subscribe(self, function: Subscriber) -> Subscriber:
         """Hear every event (:mod:`dramatiq_unique.events`); also usable as a decorator.
@@ -212,66 +183,11 @@ class UniqueMiddleware(Middleware):
 
     # Binding
 
-    def _on(self, broker: Broker) -> _Bound:
-        bound = self._brokers.get(broker)
-        if bound is None:
-            bound = self._brokers[broker] = self._bind(broker)
-        return bound
-
-    def _bind(self, broker: Broker) -> _Bound:
-        client = self._client or _client_for(broker, self._url)
-        store = RedisStore(client, prefix=self._prefix, memory_ms=SAFETY_MS)
-        claims, deliveries, holding = Claims(broker, self._rules), Deliveries(), Holding(store, self._journal)
-        guard = Guard(broker)
-        adapter = adapter_for(broker, guard.enqueue_passively)
-        conflicts = Conflicts(broker, adapter, guard, self._journal, self._strategies)
-        orphans = Orphans(store, adapter, self._journal)
-        Flush(broker, adapter, claims, holding, self._journal)
-        enqueueing = Enqueueing(
-            store=store,
-            claims=claims,
-            deliveries=deliveries,
-            holding=holding,
-            conflicts=conflicts,
-            orphans=orphans,
-            adapter=adapter,
-            journal=self._journal,
-            without_store=self._without_store,
-        )
-        guard.install(enqueueing)
-        processing = Processing(
-            store=store,
-            claims=claims,
-            deliveries=deliveries,
-            holding=holding,
-            conflicts=conflicts,
-            orphans=orphans,
-            adapter=adapter,
-            journal=self._journal,
-            lease_ms=self._lease_ms,
-            without_store=self._without_store,
-        )
-        return _Bound(claims, deliveries, holding, guard, enqueueing, processing, AfterBody(processing.finish))
-
-
-def _client_for(broker: Broker, url: str | None) -> redis.Redis:
-    url = url or os.environ.get(URL_VARIABLE)
-    if url:
-        return redis.Redis.from_url(url)
-    return client_of(broker) or redis.Redis()
-
-
-def _checked_lease_ms(lease: object) -> int:
-    try:
-        lease_ms = to_ms(lease)
-    except ValueError as exc:
-        raise InvalidLockOptions(f"UniqueMiddleware: lease {exc}") from None
-    if lease_ms < SHORTEST_LEASE_MS:
-        raise InvalidLockOptions(f"UniqueMiddleware: lease must be at least 1 second, not {lease!r}")
-    return lease_ms
-
-
-def _checked_on_store_error(value: str) -> str:
-    if value not in ("raise", "ignore"):
-        raise InvalidLockOptions(f"UniqueMiddleware: on_store_error must be 'raise' or 'ignore', not {value!r}")
-    return value
+    def _on(self, broker: Broker) -> Binding:
+        """Find the parts on this broker, which keeps them, so that they go when it goes."""
+        bindings: dict[int, Binding] = vars(broker).setdefault("_dramatiq_unique", {})
+        if id(self) not in bindings:
+            with self._meeting:
+                if id(self) not in bindings:
+                    bindings[id(self)] = Binding.to(broker, self._settings, self._journal)
+        return bindings[id(self)]

@@ -3,6 +3,7 @@
 Nothing here knows Dramatiq.
 """
 
+from dramatiq_unique.store.connection import Client, connect, is_synchronous
 from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
 from dramatiq_unique.store.redis_store import RedisStore
 from dramatiq_unique.store.replies import (
@@ -23,6 +24,7 @@ __all__ = [
     "NO_DELIVERY",
     "Acquired",
     "Begun",
+    "Client",
     "Found",
     "Held",
     "Holder",
@@ -36,4 +38,6 @@ __all__ = [
     "Started",
     "Superseded",
     "Taken",
+    "connect",
+    "is_synchronous",
 ]

@@ -127,7 +127,7 @@ class TestImports:
         """The middleware reads like the life of a message; where the locks are is another's business."""
         knowing = {module.removeprefix(f"{PACKAGE}.") for module in MODULES if "redis" in others(module)}
 
-        assert {name for name in knowing if not name.startswith("store.")} <= {"brokers.redis", "middleware"}
+        assert {name for name in knowing if not name.startswith("store.")} == {"brokers.redis"}
         assert "hashlib" not in others(f"{PACKAGE}.middleware")
 
     def test_the_package_needs_what_it_says_it_needs(self) -> None:

@@ -14,6 +14,7 @@ import dramatiq
 import fakeredis
 import pytest
 import redis
+import redis.asyncio
 from dramatiq import Actor, GenericActor, Message
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import Middleware
@@ -349,6 +350,24 @@ class TestAWrongOptionOnTheMiddleware:
             InvalidLockOptions, match=r"^UniqueMiddleware: .*on_store_error must be 'raise' or 'ignore', not "
         ):
             UniqueMiddleware(memory, on_store_error=value)
+
+    @pytest.mark.parametrize(
+        ("argument", "value", "text"),
+        [
+            ("client", redis.asyncio.Redis(), "client must be a synchronous client such as redis.Redis, not Redis"),
+            ("prefix", "", "prefix must not be empty"),
+            ("prefix", "{a}", "prefix must not be empty, and has no braces"),
+            ("lock_types", ["until_executed"], r"lock_types takes rows, LockType\(...\), not 'until_executed'"),
+            ("strategies", {"mine": "raise"}, "strategies takes callables by name, and 'mine' is 'raise'"),
+            ("lease", 0.5, "lease must be at least 1 second, not 0.5"),
+        ],
+        ids=["async-client", "no-prefix", "braces", "no-row", "no-callable", "short-lease"],
+    )
+    def test_what_would_fail_later_is_refused_at_once(self, argument: str, value: Any, text: str) -> None:
+        """Nothing is discovered in production that could be told where the middleware is made."""
+        arguments: dict[str, Any] = {argument: value}
+        with pytest.raises(InvalidLockOptions, match=f"^UniqueMiddleware: {text}"):
+            UniqueMiddleware(**arguments)
 
     def test_client_and_url_contradict_each_other(self, memory: "redis.Redis") -> None:
         """One of them says where the locks are."""

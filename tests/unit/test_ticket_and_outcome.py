@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 from typing import Any
 
 import dramatiq
@@ -10,7 +11,7 @@ import redis
 from dramatiq import Message
 from dramatiq.brokers.stub import StubBroker
 
-from dramatiq_unique import Outcome, original, outcome
+from dramatiq_unique import DuplicateMessage, Outcome, original, outcome
 from dramatiq_unique.ticket import OPTION, Ticket
 
 
@@ -253,3 +254,11 @@ class TestTheOriginal:
 
         assert original(message) is message
         assert outcome(message) == Outcome("enqueued")
+
+
+def test_a_duplicate_message_travels_between_processes() -> None:
+    """Worker pools and test runners pickle errors; the ids arrive with it."""
+    error = DuplicateMessage("twice", message_id="m", actor_name="a", digest="d", holder_id="h")
+    arrived = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert str(arrived) == "twice"
+    assert vars(arrived) == vars(error)

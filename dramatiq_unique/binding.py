@@ -1,0 +1,73 @@
+"""The middleware on one broker: the parts, put together."""
+
+from dataclasses import dataclass
+
+from dramatiq import Broker
+
+from dramatiq_unique.after_body import AfterBody
+from dramatiq_unique.brokers import adapter_for, client_of
+from dramatiq_unique.claims import SAFETY_MS, Claims
+from dramatiq_unique.conflicts import Conflicts
+from dramatiq_unique.deliveries import Deliveries
+from dramatiq_unique.enqueueing import Enqueueing
+from dramatiq_unique.flush import Flush
+from dramatiq_unique.guard import Guard
+from dramatiq_unique.holding import Holding
+from dramatiq_unique.journal import Journal
+from dramatiq_unique.orphans import Orphans
+from dramatiq_unique.processing import Processing
+from dramatiq_unique.settings import Settings
+from dramatiq_unique.store import RedisStore, connect
+
+
+__all__ = ["Binding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The parts that the hooks of one broker are handed to."""
+
+    claims: Claims
+    deliveries: Deliveries
+    holding: Holding
+    guard: Guard
+    enqueueing: Enqueueing
+    processing: Processing
+    after_body: AfterBody
+
+    @classmethod
+    def to(cls, broker: Broker, settings: Settings, journal: Journal) -> "Binding":
+        """Bind to a broker: its ``enqueue`` and its ``flush`` are wrapped from now on."""
+        client = connect(settings.client, settings.url, client_of(broker))
+        store = RedisStore(client, prefix=settings.prefix, memory_ms=SAFETY_MS)
+        claims, deliveries, holding = Claims(broker, settings.rules), Deliveries(), Holding(store, journal)
+        guard = Guard(broker)
+        adapter = adapter_for(broker, guard.enqueue_passively)
+        conflicts = Conflicts(broker, adapter, guard, journal, settings.strategies)
+        orphans = Orphans(store, adapter, journal)
+        enqueueing = Enqueueing(
+            store=store,
+            claims=claims,
+            deliveries=deliveries,
+            holding=holding,
+            conflicts=conflicts,
+            orphans=orphans,
+            adapter=adapter,
+            journal=journal,
+            without_store=settings.without_store,
+        )
+        processing = Processing(
+            store=store,
+            claims=claims,
+            deliveries=deliveries,
+            holding=holding,
+            conflicts=conflicts,
+            orphans=orphans,
+            adapter=adapter,
+            journal=journal,
+            lease_ms=settings.lease_ms,
+            without_store=settings.without_store,
+        )
+        guard.install(enqueueing)
+        Flush(broker, adapter, claims, holding, journal)
+        return cls(claims, deliveries, holding, guard, enqueueing, processing, AfterBody(processing.finish))

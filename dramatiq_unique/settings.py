@@ -1,0 +1,97 @@
+"""The arguments of the middleware, checked."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dramatiq_unique.claims import SHORTEST_LEASE_MS
+from dramatiq_unique.durations import to_ms
+from dramatiq_unique.errors import InvalidLockOptions
+from dramatiq_unique.lock_types import LOCK_TYPES, LockType
+from dramatiq_unique.options import OptionRules
+from dramatiq_unique.store import Client, is_synchronous
+from dramatiq_unique.strategies import Strategy, strategy_table
+
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one middleware was told, whatever broker it is on.
+
+    Arguments:
+        client: The Redis that holds the locks, if it was given.
+        url: Its URL, if that was given.
+        prefix: What every key begins with.
+        lease_ms: The lease of a run lock, in milliseconds.
+        without_store: Whether messages go on without a lock where the store cannot be reached.
+        strategies: Every strategy that ``on_conflict`` may name.
+        rules: The options, and the middleware's own level of them.
+    """
+
+    client: Client | None
+    url: str | None
+    prefix: str
+    lease_ms: int
+    without_store: bool
+    strategies: Mapping[str, Strategy]
+    rules: OptionRules
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        client: Client | None,
+        url: str | None,
+        prefix: str,
+        lease: object,
+        on_store_error: str,
+        lock_types: Iterable[LockType],
+        strategies: Mapping[str, Strategy] | None,
+        defaults: Mapping[str, object],
+    ) -> "Settings":
+        """Check the arguments of the middleware.
+
+        Raises:
+            InvalidLockOptions: One of them is wrong.
+        """
+        if client is not None and url is not None:
+            raise _wrong("client and url do not go together; keep one")
+        if client is not None and not is_synchronous(client):
+            raise _wrong(f"client must be a synchronous client such as redis.Redis, not {type(client).__qualname__}")
+        if not prefix or any(brace in prefix for brace in "{}"):
+            raise _wrong(
+                f"prefix must not be empty, and has no braces, which mark what decides the slot; not {prefix!r}"
+            )
+        if on_store_error not in ("raise", "ignore"):
+            raise _wrong(f"on_store_error must be 'raise' or 'ignore', not {on_store_error!r}")
+        for row in lock_types:
+            if not isinstance(row, LockType):
+                raise _wrong(f"lock_types takes rows, LockType(...), not {row!r}")
+        for name, strategy in (strategies or {}).items():
+            if not callable(strategy):
+                raise _wrong(f"strategies takes callables by name, and {name!r} is {strategy!r}")
+        table = strategy_table(strategies)
+        return cls(
+            client=client,
+            url=url,
+            prefix=prefix,
+            lease_ms=_lease_ms(lease),
+            without_store=on_store_error == "ignore",
+            strategies=table,
+            rules=OptionRules((*LOCK_TYPES, *lock_types), table, defaults),
+        )
+
+
+def _lease_ms(lease: object) -> int:
+    try:
+        lease_ms = to_ms(lease)
+    except ValueError as exc:
+        raise _wrong(f"lease {exc}") from None
+    if lease_ms < SHORTEST_LEASE_MS:
+        raise _wrong(f"lease must be at least {SHORTEST_LEASE_MS // 1000} second, not {lease!r}")
+    return lease_ms
+
+
+def _wrong(what: str) -> InvalidLockOptions:
+    return InvalidLockOptions(f"UniqueMiddleware: {what}")
