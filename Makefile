@@ -3,8 +3,9 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# Most tests wait for a worker or a server most of the time, so there may be more of them than cores.
-PYTEST_WORKERS ?= 4
+# Most tests wait for a worker or a server most of the time, so there may be more of them than cores. The blocks of a
+# document build on each other, so they run by themselves.
+PYTEST_WORKERS ?= 3
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -64,7 +65,8 @@ clean: ## Remove everything that make made.
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 run_tests = rm -f .coverage .coverage.* \
-	&& $(BIN)/coverage run -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS) \
+	$(if $(PYTEST_ARGS),,&& $(BIN)/coverage run -m pytest README.md docs) \
+	&& $(BIN)/coverage run -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(or $(PYTEST_ARGS),tests) \
 	&& $(BIN)/coverage combine --quiet
 
 .venv/.demo .venv/.dev: .venv/.%: pyproject.toml | $(BIN)/python

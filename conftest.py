@@ -19,7 +19,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     blocks = sorted(
         (item for item in items if isinstance(item, SybilItem)), key=lambda item: (item.path, item.example.line)
     )
-    for block in blocks:  # And in one worker, where there are several.
-        block.add_marker(pytest.mark.xdist_group(str(block.path)))
     in_order = iter(blocks)
     items[:] = [next(in_order) if isinstance(item, SybilItem) else item for item in items]
