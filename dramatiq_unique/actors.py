@@ -9,8 +9,13 @@ from typing import Any
 
 from dramatiq import GenericActor
 
+from dramatiq_unique.signatures import takes
+
 
 __all__ = ["ActorView"]
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,21 @@ class ActorView:
             return None
         bound.apply_defaults()
         return bound.arguments
+
+    def can_be_given_to(self, function: Callable[..., Any]) -> bool:
+        """Tell whether a function takes what the actor takes, as far as their signatures say."""
+        if self.signature is None:
+            return True
+        positional: list[None] = []
+        keywords: dict[str, None] = {}
+        for parameter in self.signature.parameters.values():
+            if parameter.default is not parameter.empty or parameter.kind in _VARIADIC:
+                continue
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                keywords[parameter.name] = None
+            else:
+                positional.append(None)
+        return takes(function, *positional, **keywords)
 
     def is_default(self, name: str, value: object) -> bool:
         """Tell whether a bound argument is the very default of its parameter."""

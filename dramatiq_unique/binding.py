@@ -43,8 +43,15 @@ class Binding:
         claims, deliveries, holding = Claims(broker, settings.rules), Deliveries(), Holding(store, journal)
         guard = Guard(broker)
         adapter = adapter_for(broker, guard.enqueue_passively)
-        conflicts = Conflicts(broker, adapter, guard, journal, settings.strategies)
-        orphans = Orphans(store, adapter, journal)
+        conflicts = Conflicts(
+            broker,
+            adapter=adapter,
+            guard=guard,
+            journal=journal,
+            deliveries=deliveries,
+            strategies=settings.strategies,
+        )
+        orphans = Orphans(store, adapter, journal, settings.lease_ms)
         enqueueing = Enqueueing(
             store=store,
             claims=claims,

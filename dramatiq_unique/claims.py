@@ -139,11 +139,12 @@ class Claims:
         view = ActorView.of(actor.actor_name, actor.fn)
         self._known[actor.actor_name] = _Known(view, actor.options, self._rules.for_actor(view, actor.options))
 
-    def of(self, message: Message[Any] | MessageProxy) -> Claim | None:
+    def of(self, message: Message[Any] | MessageProxy, *, sent: bool = False) -> Claim | None:
         """Make the claim of a message.
 
         Arguments:
             message: The message; one that carries a ticket keeps its digest, lock type and ``lock_ttl``.
+            sent: Whether it is being sent, so that a misspelt option can be told to its sender.
 
         Returns:
             The claim; ``None`` where the message asks for no lock.
@@ -154,6 +155,8 @@ class Claims:
         known = self._known.get(message.actor_name) or self._unknown
         ticket = Ticket.on(message.message_id, message.options)
         options = self._options(known, message)
+        if sent and ticket is None and options.lock is not None:
+            self._check_names(message)
         if ticket is not None:
             # What became of an earlier send says nothing of this one.
             return self._claim(replace(ticket, outcome=None), options, message, first=False)
@@ -172,17 +175,9 @@ class Claims:
     @cached_property
     def _unknown(self) -> _Known:
         """What is known of an actor that this process does not have: the middleware's defaults."""
-        view = ActorView("", None)
-        return _Known(view, {}, self._rules.for_actor(view, {}))
+        return _Known(ActorView("", None), {}, self._rules.without_actor())
 
     def _options(self, known: _Known, message: Message[Any] | MessageProxy) -> LockOptions:
-        for name in message.options:
-            meant = nearly_an_option(name)
-            if meant and name not in self._broker.actor_options:
-                raise InvalidLockOptions(
-                    f"message {message.message_id} of actor {message.actor_name!r}: there is no option {name!r}; "
-                    f"did you mean {meant!r}?"
-                )
         given = OPTION_NAMES.intersection(message.options)
         if not given:
             return known.options
@@ -194,6 +189,16 @@ class Claims:
                 )
         view = replace(known.view, actor_name=message.actor_name)
         return self._rules.for_message(message.message_id, view, known.declared, message.options)
+
+    def _check_names(self, message: Message[Any] | MessageProxy) -> None:
+        """Refuse what is nearly an option of ours, and nobody else's; a message may carry anything else."""
+        for name in message.options:
+            meant = nearly_an_option(name)
+            if meant and name not in self._broker.actor_options:
+                raise InvalidLockOptions(
+                    f"message {message.message_id} of actor {message.actor_name!r}: there is no option {name!r}; "
+                    f"did you mean {meant!r}?"
+                )
 
     def _settle(
         self, lock: LockType, view: ActorView, options: LockOptions, message: Message[Any] | MessageProxy
@@ -263,4 +268,10 @@ def _called_ttl(ttl: Callable[..., object], message: Message[Any] | MessageProxy
     try:
         return to_ms(value)
     except ValueError as exc:
-        raise InvalidLockOptions(f"{where}: the lock_ttl callable returned {value!r}; it {exc}") from None
+        if isinstance(value, int | float | None):
+            raise InvalidLockOptions(f"{where}: the lock_ttl callable returned {value!r}; it {exc}") from None
+        # Anything else is not repeated: it may be an argument of the job.
+        reason = str(exc).rpartition(", not ")[0]
+        raise InvalidLockOptions(
+            f"{where}: the lock_ttl callable returned {type(value).__name__}; it {reason}"
+        ) from None

@@ -12,22 +12,23 @@ from typing import Any
 
 from dramatiq import Broker, Message
 from dramatiq.broker import MessageProxy
-from dramatiq.common import compute_backoff, q_name
+from dramatiq.common import compute_backoff, current_millis, q_name
 from dramatiq.middleware import GroupCallbacks, MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
 from dramatiq_unique.claims import Claim, stamp
+from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.errors import DuplicateMessage, UniqueError
 from dramatiq_unique.guard import Guard, NotEnqueued
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.store import Holder
 from dramatiq_unique.strategies import SILENCE, Action, BuiltIn, Conflict, Side, Strategy, decide
+from dramatiq_unique.ticket import Ticket
 
 
 __all__ = ["Conflicts"]
 
-REDELIVERY = "redelivery"
 _LONGEST_BACKOFF = 12
 """A message that is rescheduled again and again comes back at least every 12 ``reschedule_delay``, a minute by
 default."""
@@ -41,21 +42,25 @@ class Conflicts:
         adapter: What it can do beyond.
         guard: Its enqueue, past the locks.
         journal: Where facts are told.
+        deliveries: Knows who is sending.
         strategies: Every strategy that ``on_conflict`` may name.
     """
 
     def __init__(
         self,
         broker: Broker,
+        *,
         adapter: BrokerAdapter,
         guard: Guard,
         journal: Journal,
+        deliveries: Deliveries,
         strategies: Mapping[str, Strategy],
     ) -> None:
         self._broker = broker
         self._adapter = adapter
         self._guard = guard
         self._journal = journal
+        self._deliveries = deliveries
         self._strategies = strategies
 
     def action(self, side: Side, claim: Claim, holder: Holder) -> Action:
@@ -162,31 +167,42 @@ class Conflicts:
         _, delay_ms = compute_backoff(claim.ticket.rescheduled, factor=base, max_backoff=base * _LONGEST_BACKOFF)
         again = waiting(message)
         stamp(again, claim.ticket.put_back(waits=side == "client"))
+        if side == "server" and not self._enqueue_instead(again, message, delay_ms):
+            return
         if side == "client":
+            # Not before it would have been due anyway: its sender's delay, or a retry's backoff.
+            delay_ms = max(delay_ms, int(message.options.get("eta") or 0) - current_millis())
             self._guard.enqueue_passively(again, delay=delay_ms)
-        else:
-            self._enqueue_instead(again, message, delay_ms)
         self._tell_rescheduled(claim, side, _name(side, claim), holder_id, delay_ms)
 
-    def put_back_redelivered(self, claim: Claim, message: MessageProxy, delay_ms: int) -> None:
-        """Send a message again whose earlier delivery may be running yet, past every lock and whatever its strategy.
+    def put_back_for_now(self, claim: Claim, message: MessageProxy, holder_id: str, reason: str, delay_ms: int) -> None:
+        """Send a delivered message again that cannot be settled yet, past every lock and whatever its strategy.
 
         Arguments:
             claim: What it asks for.
             message: The delivered message.
+            holder_id: Who is in the way: itself, where an earlier delivery of it may be running yet.
+            reason: What is told in the place of a strategy.
             delay_ms: When it is tried again, in milliseconds.
         """
         again = waiting(message)
         stamp(again, claim.ticket.put_back(redelivered=True))
-        self._enqueue_instead(again, message, delay_ms)
-        self._tell_rescheduled(claim, "server", REDELIVERY, message.message_id, delay_ms)
+        if self._enqueue_instead(again, message, delay_ms):
+            self._tell_rescheduled(claim, "server", reason, holder_id, delay_ms, counts=False)
 
-    def _enqueue_instead(self, again: Message[Any], delivered: Message[Any] | MessageProxy, delay_ms: int) -> None:
-        self._broker.enqueue(again, delay=delay_ms)
+    def _enqueue_instead(self, again: Message[Any], delivered: Message[Any] | MessageProxy, delay_ms: int) -> bool:
+        """Send a delivered message again in its own place; false where something else became of it, and was told."""
+        sent = self._broker.enqueue(again, delay=delay_ms)
+        ticket = Ticket.on(sent.message_id, sent.options)
+        if ticket is not None and ticket.waits:
+            return False
         # The result comes with the run: without this, Results stores None for the skip.
         delivered.options["store_results"] = False
+        return True
 
-    def _tell_rescheduled(self, claim: Claim, side: Side, strategy: str, holder_id: str, delay_ms: int) -> None:
+    def _tell_rescheduled(
+        self, claim: Claim, side: Side, strategy: str, holder_id: str, delay_ms: int, *, counts: bool = True
+    ) -> None:
         self._journal.tell(
             events.Rescheduled(
                 **claim.facts(),
@@ -194,7 +210,7 @@ class Conflicts:
                 strategy=strategy,
                 holder_id=holder_id,
                 delay_ms=delay_ms,
-                attempt=claim.ticket.rescheduled + (strategy != REDELIVERY),
+                attempt=claim.ticket.rescheduled + counts,
             )
         )
 
@@ -230,7 +246,8 @@ class Conflicts:
         for middleware in self._broker.middleware:
             if isinstance(middleware, GroupCallbacks):
                 try:
-                    middleware.after_process_message(self._broker, message)
+                    with self._deliveries.as_dramatiq():
+                        middleware.after_process_message(self._broker, message)
                 except Exception as exc:  # noqa: BLE001 - as Dramatiq does when the same hook raises after a run
                     self._journal.complain("group_not_counted", exc, message_id=message.message_id)
 
@@ -240,7 +257,7 @@ class Conflicts:
 
     def _reject(self, claim: Claim, message: Message[Any], holder: Holder) -> None:
         letter = waiting(message)
-        stamp(letter, claim.ticket)
+        stamp(letter, claim.ticket.refused("rejected", holder_id=holder.message_id))
         self._adapter.dead_letter(letter, self._duplicate(claim, holder))
         self._journal.tell(
             events.Rejected(**claim.facts(), **_because("client", claim, holder), next_actor=_next_actor(message))

@@ -11,6 +11,8 @@ from __future__ import annotations
 import enum
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dramatiq_unique.claims import Claim
@@ -38,7 +40,7 @@ class Delivery:
 
     message_id: str
     claim: Claim | None = None
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
     leases: list[Lease] = field(default_factory=list)
     settled: bool = False
     run_held: bool = False
@@ -80,6 +82,16 @@ class Deliveries:
         """Whether an enqueue on this thread now is Dramatiq's own: outside an actor's body, on its threads."""
         delivery = self._thread.delivery
         return self._thread.caller is Caller.DRAMATIQ and not (delivery is not None and delivery.in_body)
+
+    @contextmanager
+    def as_dramatiq(self) -> Iterator[None]:
+        """Send on behalf of Dramatiq for a while: nobody is there to catch what is raised."""
+        before, self._thread.caller = self._thread.caller, Caller.DRAMATIQ
+        delivery, self._thread.delivery = self._thread.delivery, None
+        try:
+            yield
+        finally:
+            self._thread.caller, self._thread.delivery = before, delivery
 
     def open(self, message_id: str) -> Delivery:
         """Begin a delivery on this thread; one that was never acknowledged is over."""

@@ -20,7 +20,7 @@ from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import Until
 from dramatiq_unique.orphans import Orphans
-from dramatiq_unique.store import Acquired, Held, Holder, Kept, Kind, RedisStore, Replaced, Superseded, Taken
+from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Kind, RedisStore, Replaced, Superseded, Taken
 from dramatiq_unique.strategies import Action
 from dramatiq_unique.ticket import Ticket
 
@@ -107,7 +107,7 @@ class Enqueueing:
         self._deliveries.note_requeued(message.message_id)
 
     def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
-        claim = self._claims.of(message)
+        claim = self._claims.of(message, sent=not self._deliveries.sent_by_dramatiq)
         carry_durations(message)
         if claim is None:
             return
@@ -124,16 +124,16 @@ class Enqueueing:
                 self._deliveries.note_superseded(message.message_id)
                 raise self._conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
-                self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
                 self._give(claim.ticket.taken(), claim, message, attempt, taken=True)
-            case Replaced(holder):
                 self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
-                self._journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
+            case Replaced(holder):
                 ticket = claim.ticket.taken().with_outcome("replaced", holder_id=holder.message_id)
                 self._give(ticket, claim, message, attempt, taken=True, replaced=holder)
+                self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
             case Kept():
                 self._give(claim.ticket.taken(), claim, message, attempt)
-            case Held():
+            case Held() | Contested():
                 self._give(claim.ticket, claim, message, attempt)
 
     def _ask(self, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
@@ -160,7 +160,7 @@ class Enqueueing:
             state = "v" if claim.ticket.marked else "f"
         else:
             runs = not claim.first and self._deliveries.in_body(message.message_id)
-            state = "" if runs else "w"
+            state = "" if runs else "w" if claim.again or self._adapter.can_say else "n"
         if takeover is None:
             takeover = self._conflicts.replaces_at_once(claim) and not claim.again
         return self._store.acquire(
@@ -180,7 +180,7 @@ class Enqueueing:
 
     def _meet(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Settle a full lock; what comes back is how the message goes on all the same."""
-        if claim.again and (claim.lock.queue is not Until.START or claim.ticket.redelivered):
+        if claim.again and not self._may_be_merged(claim, held):
             return held  # Its own lock had lapsed, or was never taken; the start decides.
         action = self._conflicts.action("client", claim, held.holder)
         if claim.again and action in (Action.DISCARD, Action.REPLACE):
@@ -192,6 +192,12 @@ class Enqueueing:
             held = answer
         by_dramatiq = self._deliveries.sent_by_dramatiq
         raise self._conflicts.at_enqueue(action, claim, message, held.holder, by_dramatiq=by_dramatiq)
+
+    def _may_be_merged(self, claim: Claim, held: Held) -> bool:
+        """Whether a message that was accepted may leave its work to the holder: one that waits, and is stored."""
+        if claim.lock.queue is not Until.START or claim.ticket.redelivered:
+            return False
+        return self._orphans.is_stored(held.holder)
 
     @staticmethod
     def _give(
@@ -230,9 +236,19 @@ class Enqueueing:
         if attempt.claim is not None and attempt.taken and not self._adapter.can_say:
             since_ms = int((time.monotonic() - attempt.since_s) * 1000)
             self._holding.keep_in_full(attempt.claim, attempt.claim.hold_ms(attempt.delay_ms) - since_ms)
-        old = attempt.replaced
-        if attempt.claim is not None and old is not None and self._adapter.withdraw(old.queue_name, old.broker_id):
-            self._holding.forget(attempt.claim, old.message_id)
+        if attempt.claim is not None and attempt.replaced is not None:
+            self._settle_replaced(attempt.claim, attempt.replaced)
+
+    def _settle_replaced(self, claim: Claim, old: Holder) -> None:
+        """Take the message that was replaced out of the broker, or have a worker skip it when it comes up."""
+        withdrawn = self._adapter.withdraw(old.queue_name, old.broker_id)
+        if withdrawn is None:
+            self._holding.confirm(claim, old.message_id)
+            return
+        old_claim = self._claims.to_let_go(withdrawn)
+        if old_claim is not None:
+            self._conflicts.superseded(old_claim, withdrawn, claim.ticket.message_id)
+        self._holding.forget(claim, old.message_id)
 
     def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """Give back the lock of a message that was not stored."""

@@ -198,11 +198,17 @@ class LeaseLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterUnlockFailed(Event):
-    """The ``after_unlock`` hook raised; ``error`` is the type of what it raised. The job is not affected."""
+    """The ``after_unlock`` hook raised; the job is not affected.
+
+    Arguments:
+        error: The type of what it raised. Its text may have arguments of the job in it.
+        where: Where it was raised, as ``file:line in function``.
+    """
 
     name: ClassVar[str] = "after_unlock_failed"
 
     error: str
+    where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dramatiq_unique import events
 from dramatiq_unique.claims import Claim
 from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.journal import Journal
+from dramatiq_unique.journal import Journal, where_raised
 from dramatiq_unique.keeper import Keeper, Pending
 from dramatiq_unique.store import NO_DELIVERY, Holder, Kind, Lease, RedisStore
 from dramatiq_unique.unlock_hook import call_hook
@@ -35,6 +35,7 @@ class Holding:
         self._journal = journal
         self._keeper = Keeper(store.renew, self._lost, self._could_not_renew)
         self._claims: dict[Lease, Claim] = {}
+        self._workers = 0
 
     def tell_locked(self, claim: Claim, kind: Kind, hold_ms: int) -> None:
         """Say that a lock was taken, for ``hold_ms`` milliseconds at most unless it is renewed."""
@@ -52,7 +53,7 @@ class Holding:
         digest, message_id = claim.ticket.digest, claim.ticket.message_id
         if delivery.run_held:
             delivery.leases.append(Lease(digest, Kind.RUN, message_id, delivery.token, lease_ms))
-        if delivery.queue_held and claim.ticket.ttl_ms:
+        if delivery.queue_held:
             delivery.leases.append(Lease(digest, Kind.QUEUE, message_id, NO_DELIVERY, lease_ms))
         for lease in delivery.leases:
             self._claims[lease] = claim
@@ -104,6 +105,13 @@ class Holding:
             claim, lambda: self._store.keep(claim.ticket.digest, claim.ticket.message_id, hold_ms), hold_ms
         )
 
+    def confirm(self, claim: Claim, replaced_id: str) -> None:
+        """Note that a message which took the place of another is stored now."""
+        ticket = claim.ticket
+        self._now_or_later(
+            claim, lambda: self._store.confirm(ticket.digest, replaced_id, ticket.message_id), claim.hold_ms()
+        )
+
     def forget(self, claim: Claim, superseded_id: str) -> None:
         """Forget that a message was superseded, now that it is gone from the broker."""
         self._now_or_later(claim, lambda: self._store.forget(claim.ticket.digest, superseded_id), claim.hold_ms())
@@ -119,11 +127,19 @@ class Holding:
         try:
             call_hook(hook, message)
         except Exception as exc:  # noqa: BLE001 - it cannot fail the job
-            self._journal.tell(events.AfterUnlockFailed(**claim.facts(), error=type(exc).__name__), exc_info=exc)
+            self._journal.tell(
+                events.AfterUnlockFailed(**claim.facts(), error=type(exc).__name__, where=where_raised(exc))
+            )
 
-    def stop(self) -> None:
-        """Stop keeping, once the worker has shut down; what could not be let go is tried once more."""
-        self._keeper.stop()
+    def worker_boots(self) -> None:
+        """Count a worker of this process."""
+        self._workers += 1
+
+    def worker_is_down(self) -> None:
+        """Stop keeping once the last worker has shut down; what could not be let go is tried once more."""
+        self._workers -= 1
+        if self._workers <= 0:
+            self._keeper.stop()
 
     def _now_or_later(self, claim: Claim, release: Callable[[], object], lasts_ms: int) -> None:
         try:

@@ -6,9 +6,10 @@ Where the application configured structlog, its configuration is used. Where it 
 
 from __future__ import annotations
 
-import dataclasses
 import logging
+import traceback
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import structlog
@@ -17,7 +18,7 @@ from structlog.typing import EventDict
 from dramatiq_unique.events import LEVELS, Event
 
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "where_raised"]
 
 LOGGER_NAME = "dramatiq_unique"
 
@@ -36,41 +37,50 @@ class Journal:
         """
         self._subscribers.append(function)
 
-    def tell(self, event: Event, *, level: int | None = None, exc_info: BaseException | None = None) -> None:
+    def tell(self, event: Event, *, level: int | None = None) -> None:
         """Tell a fact.
 
         Arguments:
             event: The fact.
             level: The level of its line, 0 for none; the one in :data:`~dramatiq_unique.events.LEVELS` by default.
-            exc_info: What was raised, where the line should show it.
         """
-        fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
         level = LEVELS[event.name] if level is None else level
         if level:
-            self._line(level, event.name, exc_info, fields)
+            self._line(level, event.name, {field.name: getattr(event, field.name) for field in fields(event)})
         for function in tuple(self._subscribers):
             try:
                 function(event)
             except Exception as exc:  # noqa: BLE001 - a subscriber harms nobody
-                name = getattr(function, "__qualname__", repr(function))
+                name = getattr(function, "__qualname__", type(function).__qualname__)
                 self.complain("subscriber_failed", exc, subscriber=name, told=event.name)
 
-    def complain(self, name: str, error: BaseException | None, **fields: str) -> None:
+    def complain(self, name: str, error: BaseException | None, **details: str) -> None:
         """Write an error line about something that has no event: a fault in code of the user's own.
 
         Arguments:
             name: What failed.
-            error: What was raised, if anything was.
-            fields: What else to say.
+            error: What was raised, if anything was. Its type and where it was raised are written, and not its text,
+                in which there may be arguments of a job.
+            details: What else to say.
         """
-        self._line(logging.ERROR, name, error, fields)
+        if error is not None:
+            details |= {"error": type(error).__name__, "where": where_raised(error)}
+        self._line(logging.ERROR, name, details)
 
     @staticmethod
-    def _line(level: int, name: str, exc_info: BaseException | None, fields: dict[str, Any]) -> None:
-        fields = {key: value for key, value in fields.items() if value is not None}
-        if exc_info is not None:
-            fields["exc_info"] = exc_info
-        _logger().log(level, name, **fields)
+    def _line(level: int, name: str, details: dict[str, Any]) -> None:
+        details = {key: value for key, value in details.items() if value is not None}
+        try:
+            getattr(_logger(), logging.getLevelName(level).lower())(name, **details)
+        except Exception:
+            # A log that is set up wrongly harms no message.
+            logging.getLogger(LOGGER_NAME).exception("The line %r could not be written.", name)
+
+
+def where_raised(error: BaseException) -> str:
+    """Name the place where an error was raised, as ``file:line in function``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else "unknown"
 
 
 def _logger() -> Any:
@@ -86,6 +96,9 @@ def _logger() -> Any:
 
 def _plain(_logger: object, _method: str, line: EventDict) -> tuple[tuple[str], dict[str, Any]]:
     """Write a line as ``event key=value ...`` for ``logging``."""
-    exc_info = line.pop("exc_info", None)
-    text = " ".join([line.pop("event"), *(f"{key}={value}" for key, value in line.items())])
-    return (text,), {"exc_info": exc_info}
+    return (" ".join([line.pop("event"), *(f"{key}={_quoted(value)}" for key, value in line.items())]),), {}
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return repr(text) if " " in text else text

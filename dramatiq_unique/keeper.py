@@ -21,6 +21,7 @@ __all__ = ["Keeper", "Pending"]
 
 _MAKE_GOOD_EVERY_S = 1.0
 _MOST_PENDING = 10_000
+_STORE_IS_AWAY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +158,21 @@ class Keeper:
                 self._on_lost(lease)
 
     def _make_good(self) -> None:
+        """Try each pending release once; where several fail the store is away, and the others wait too."""
+        failed: list[Pending] = []
         for _ in range(len(self._pending)):
             try:
                 pending = self._pending.popleft()
             except IndexError:  # Another thread had the last one.
-                return
+                break
             try:
                 pending.release()
             except LockStoreUnavailable:
                 if time.monotonic() < pending.give_up_at_s:
-                    self._pending.appendleft(pending)
-                return
+                    failed.append(pending)
+                if len(failed) >= _STORE_IS_AWAY:
+                    self._pending.extendleft(reversed(failed))
+                    return
             except Exception as exc:  # noqa: BLE001 - trying again would raise it again; the others are made
                 self._on_error((), exc)
+        self._pending.extend(failed)  # Behind the others: what fails for itself holds up nobody.

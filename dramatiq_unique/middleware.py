@@ -11,7 +11,9 @@ from dramatiq.broker import MessageProxy
 from dramatiq.worker import ConsumerThread, WorkerThread
 
 from dramatiq_unique.binding import Binding
+from dramatiq_unique.errors import InvalidLockOptions, UniqueError, as_ours
 from dramatiq_unique.events import Event
+from dramatiq_unique.guard import Attempt
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import LockType
 from dramatiq_unique.options import OPTION_NAMES
@@ -21,6 +23,8 @@ from dramatiq_unique.strategies import Strategy
 
 
 __all__ = ["UniqueMiddleware"]
+
+_BINDINGS = "_dramatiq_unique"  # The attribute of a broker that keeps the parts of each middleware on it.
 
 Subscriber = TypeVar("Subscriber", bound="Callable[[Event], object]")
 
@@ -40,7 +44,7 @@ class UniqueMiddleware(Middleware):
 
     Arguments:
         client: The Redis that holds the locks: a synchronous :class:`redis.Redis` or what behaves like one
-            (a Sentinel's master, ``fakeredis.FakeRedis``).
+            (a Sentinel's master, :class:`redis.RedisCluster`, ``fakeredis.FakeRedis``).
         url: Its URL instead. With neither: the environment's ``DRAMATIQ_UNIQUE_URL``, else the Redis broker's own
             client, else Redis on this host.
         prefix: What every key begins with.
@@ -84,6 +88,7 @@ class UniqueMiddleware(Middleware):
             prefix=prefix,
             lease=lease,
             on_store_error=on_store_error,
+            enabled=enabled,
             lock_types=tuple(lock_types),
             strategies=strategies,
             defaults=defaults | {"on_conflict": on_conflict, "lock_ttl": lock_ttl},
@@ -128,13 +133,17 @@ class UniqueMiddleware(Middleware):
     def before_enqueue(self, broker: Broker, message: Message[Any], delay: float | None) -> None:
         """Take the queue lock of a message."""
         if self.enabled:
+            # Met only now, inside of an enqueue that is not wrapped yet: this one message cannot be refused quietly, so
+            # it goes without its lock, and the worker settles it.
+            met = self._has_met(broker)
             on = self._on(broker)
-            on.enqueueing.enqueue(message, delay, on.guard.attempt)
+            on.enqueueing.enqueue(message, delay, on.guard.attempt if met else Attempt(passive=True))
 
     # Worker
 
     def before_worker_boot(self, broker: Broker, worker: Worker) -> None:
         """Be the first to hear when an actor is done, wherever this middleware stands."""
+        self._on(broker).holding.worker_boots()
         after_body = self._on(broker).after_body
         # A new list: Dramatiq is walking the old one right now.
         broker.middleware = [*(m for m in broker.middleware if m is not after_body), after_body]
@@ -178,16 +187,33 @@ class UniqueMiddleware(Middleware):
     after_nack = after_ack
 
     def after_worker_shutdown(self, broker: Broker, worker: Worker) -> None:
-        """Stop keeping leases."""
-        self._on(broker).holding.stop()
+        """Stop keeping leases, after the last worker of the process."""
+        self._on(broker).holding.worker_is_down()
 
     # Binding
 
+    def _has_met(self, broker: Broker) -> bool:
+        return id(self) in vars(broker).get(_BINDINGS, ())
+
     def _on(self, broker: Broker) -> Binding:
         """Find the parts on this broker, which keeps them, so that they go when it goes."""
-        bindings: dict[int, Binding] = vars(broker).setdefault("_dramatiq_unique", {})
+        bindings: dict[int, Binding] = vars(broker).setdefault(_BINDINGS, {})
         if id(self) not in bindings:
             with self._meeting:
                 if id(self) not in bindings:
-                    bindings[id(self)] = Binding.to(broker, self._settings, self._journal)
+                    bindings[id(self)] = self._bind(broker)
         return bindings[id(self)]
+
+    def _bind(self, broker: Broker) -> Binding:
+        if any(isinstance(other, UniqueMiddleware) and other is not self for other in broker.middleware):
+            raise InvalidLockOptions(
+                "UniqueMiddleware: there is another one on this broker, and each would take the locks of the other's "
+                "messages for conflicts; keep one"
+            )
+        try:
+            return Binding.to(broker, self._settings, self._journal)
+        except UniqueError:
+            raise
+        except Exception as exc:
+            # Anything else Dramatiq would log and pass over (``Broker.emit_before``), and nothing would be locked.
+            raise as_ours(exc, f"UniqueMiddleware cannot work with {type(broker).__name__}") from exc

@@ -11,11 +11,12 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LockType, Until
+from dramatiq_unique.signatures import is_asynchronous, takes
 from dramatiq_unique.strategies import Strategy
 
 
@@ -35,6 +36,9 @@ class ActorFacts(Protocol):
 
     def method(self, name: str) -> Callable[..., Any] | None:
         """Find a method of a class-based actor by name; ``None`` where there is none."""
+
+    def can_be_given_to(self, function: Callable[..., Any]) -> bool:
+        """Tell whether a function takes what the actor takes, as far as their signatures say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,14 @@ def _one_of(value: object, known: Mapping[str, object]) -> str:
     raise ValueError(f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{_guess(value, known)}")
 
 
+def _plain(value: object) -> object:
+    if is_asynchronous(value):
+        raise ValueError("must be a plain function: nobody would await this one")
+    return value
+
+
 def _parse_ttl(value: object) -> object:
-    return value if value is None or callable(value) else to_ms(value)
+    return _plain(value) if value is None or callable(value) else to_ms(value)
 
 
 def _parse_wait(value: object) -> object:
@@ -109,14 +119,16 @@ def _parse_names(value: object) -> object:
 
 def _parse_key(value: object) -> object:
     if value is None or callable(value) or isinstance(value, str):
-        return value
+        return _plain(value)
     raise ValueError(f"must be a callable of the actor's arguments, or the name of a method, not {value!r}")
 
 
 def _parse_hook(value: object) -> object:
-    if value is None or callable(value):
-        return value
-    raise ValueError(f"must be callable, not {value!r}")
+    if value is not None and not callable(value):
+        raise ValueError(f"must be callable, not {value!r}")
+    if value is not None and not (takes(value, None) or takes(value)):
+        raise ValueError("is called with the message or with nothing, and takes neither")
+    return _plain(value)
 
 
 _PARSERS: dict[str, tuple[object, Callable[[object], object]]] = {
@@ -189,15 +201,33 @@ class OptionRules:
             InvalidLockOptions: A name, type, range or combination is wrong.
         """
         where = f"actor {actor.actor_name!r}"
-        return self._finish(where, self._stack(self._defaults, self._parse(where, given)), actor)
+        return self._finish(where, self._stack(self._defaults, self._actor_level(where, actor, given)), actor)
 
-    def for_message(self, message_id: str, actor: ActorFacts, *levels: Mapping[str, object]) -> LockOptions:
+    def without_actor(self) -> LockOptions:
+        """Give the middleware's defaults, for the messages of an actor that is not known here."""
+        defaults = self._defaults
+        if isinstance(defaults["lock_args_method"], str):
+            defaults = defaults | {"lock_args_method": None}
+        return LockOptions(**cast("dict[str, Any]", defaults))
+
+    def _actor_level(self, where: str, actor: ActorFacts, given: Mapping[str, object]) -> dict[str, object]:
+        """Parse what stands on an actor, the ``after_unlock`` method of a class-based one included."""
+        parsed = self._parse(where, given)
+        method = actor.method("after_unlock")
+        if method is not None and parsed.get("after_unlock") is None:
+            parsed["after_unlock"] = _parse_hook(method)
+        return parsed
+
+    def for_message(
+        self, message_id: str, actor: ActorFacts, declared: Mapping[str, object], own: Mapping[str, object]
+    ) -> LockOptions:
         """Resolve what one message says over its actor and the middleware.
 
         Arguments:
             message_id: The message.
             actor: Its actor.
-            levels: All options of the actor, then all options of the message.
+            declared: All options of the actor.
+            own: All options of the message.
 
         Returns:
             The options of this message.
@@ -206,9 +236,8 @@ class OptionRules:
             InvalidLockOptions: A name, type, range or combination is wrong.
         """
         where = f"message {message_id} of actor {actor.actor_name!r}"
-        values = self._defaults
-        for given in levels:
-            values = self._stack(values, self._parse(where, given))
+        values = self._stack(self._defaults, self._actor_level(where, actor, declared))
+        values = self._stack(values, self._parse(where, own))
         return self._finish(where, values, actor)
 
     def _parse(self, where: str, given: Mapping[str, object]) -> dict[str, object]:
@@ -262,25 +291,41 @@ class OptionRules:
                 stacked[other] = None
         return stacked
 
-    @staticmethod
-    def _finish(where: str, values: Mapping[str, Any], actor: ActorFacts) -> LockOptions:
+    def _finish(self, where: str, values: Mapping[str, Any], actor: ActorFacts) -> LockOptions:
         options = dict(values)
         lock: LockType | None = options["lock"]
         if lock is not None and lock.queue is Until.EXPIRY and options["lock_ttl"] is None:
             raise InvalidLockOptions(f"{where}: lock={lock.name!r} needs lock_ttl, the seconds that its window lasts")
-        parameters = actor.parameters
-        unknown = [name for name in options["lock_args"] or () if parameters is not None and name not in parameters]
-        if unknown and parameters is not None:
-            raise InvalidLockOptions(
-                f"{where}: option lock_args names {unknown[0]!r}, and the actor has the parameters "
-                f"{', '.join(map(repr, parameters)) or '(none)'}{_guess(unknown[0], parameters)}"
-            )
-        key = options["lock_args_method"]
-        if isinstance(key, str):
-            options["lock_args_method"] = actor.method(key)
-            if options["lock_args_method"] is None:
-                raise InvalidLockOptions(
-                    f"{where}: option lock_args_method names {key!r}, which is no method of a class-based actor"
-                )
-        options["after_unlock"] = options["after_unlock"] or actor.method("after_unlock")
+        for name, fit in (("lock_args", _fit_names), ("lock_args_method", _fit_callable), ("lock_ttl", _fit_callable)):
+            try:
+                options[name] = fit(options[name], actor)
+            except ValueError as exc:
+                if lock is None and values[name] is self._defaults[name]:
+                    options[name] = None  # A default of the middleware need not fit an actor without a lock.
+                    continue
+                raise InvalidLockOptions(f"{where}: option {name} {exc}") from None
         return LockOptions(**options)
+
+
+def _fit_names(names: tuple[str, ...] | None, actor: ActorFacts) -> tuple[str, ...] | None:
+    """Check that the actor has the parameters that are named."""
+    parameters = actor.parameters
+    if names is None or parameters is None:
+        return names
+    for name in names:
+        if name not in parameters:
+            raise ValueError(
+                f"names {name!r}, and the actor has the parameters "
+                f"{', '.join(map(repr, parameters)) or '(none)'}{_guess(name, parameters)}"
+            )
+    return names
+
+
+def _fit_callable(value: object, actor: ActorFacts) -> object:
+    """Find a method by its name, and check that it can be called with the actor's arguments."""
+    function = actor.method(value) if isinstance(value, str) else value
+    if value is not None and function is None:
+        raise ValueError(f"names {value!r}, which is no method of a class-based actor")
+    if callable(function) and not actor.can_be_given_to(function):
+        raise ValueError("is called with the actor's arguments, and cannot take them")
+    return function

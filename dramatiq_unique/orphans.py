@@ -8,7 +8,7 @@ from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
 from dramatiq_unique.claims import Claim
 from dramatiq_unique.journal import Journal
-from dramatiq_unique.store import Held, RedisStore
+from dramatiq_unique.store import Held, Holder, RedisStore
 
 
 __all__ = ["Orphans"]
@@ -23,12 +23,14 @@ class Orphans:
         store: The locks.
         adapter: The broker that is asked.
         journal: Where facts are told.
+        lease_ms: The lease of a run lock, in milliseconds.
     """
 
-    def __init__(self, store: RedisStore, adapter: BrokerAdapter, journal: Journal) -> None:
+    def __init__(self, store: RedisStore, adapter: BrokerAdapter, journal: Journal, lease_ms: int) -> None:
         self._store = store
         self._adapter = adapter
         self._journal = journal
+        self._lease_ms = lease_ms
 
     def found(self, claim: Claim, held: Held) -> bool:
         """Tell whether a holder in the way is an orphan.
@@ -45,12 +47,25 @@ class Orphans:
         """
         holder = held.holder
         # A run lock has its lease instead, and a window outlives its message.
-        if held.unseen_ms < _BELIEVED_MS or not holder.vouched_for_by_its_message:
+        if not holder.vouched_for_by_its_message or held.unseen_ms < self._believed_ms(holder):
             return False
-        exists = self._adapter.exists(holder.queue_name, holder.broker_id)
+        exists = self._exists(holder)
         if exists:
             self._store.keep(claim.ticket.digest, holder.message_id, 0)
         return exists is False
+
+    def is_stored(self, holder: Holder) -> bool:
+        """Tell whether the message of a holder is in the broker by now, so that another may rely on it."""
+        exists = self._exists(holder)
+        return holder.state != "n" if exists is None else exists
+
+    def _believed_ms(self, holder: Holder) -> int:
+        # What runs is seen at each renewal, even where its body was flushed.
+        return max(_BELIEVED_MS, self._lease_ms) if holder.state == "r" else _BELIEVED_MS
+
+    def _exists(self, holder: Holder) -> bool | None:
+        answers = [self._adapter.exists(*place) for place in holder.places]
+        return True if True in answers else None if None in answers or not answers else False
 
     def reclaimed(self, claim: Claim, held: Held) -> None:
         """Say that the lock of an orphan was taken over."""

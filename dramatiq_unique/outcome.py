@@ -55,13 +55,13 @@ def original(message: Message[Any]) -> Message[Any]:
         message: What ``send`` returned.
 
     Returns:
-        A handle to the holder's message where this one was refused, rejected or rescheduled because of it: good for
+        A handle to the holder's message where this one was refused or rejected because of it: good for
         ``get_result(block=True)``, not for sending (the holder's arguments are not known here). Otherwise the
-        message itself.
+        message itself: one that was rescheduled does its work later.
     """
     ticket = Ticket.on(message.message_id, message.options)
     noted = (ticket and ticket.outcome) or {}
-    if "holder_id" not in noted or noted["action"] == "replaced":
+    if "holder_id" not in noted or noted["action"] in ("replaced", "rescheduled"):
         return message
     return Message(
         queue_name=noted.get("holder_queue", message.queue_name),

@@ -20,13 +20,14 @@ from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import Until
 from dramatiq_unique.orphans import Orphans
-from dramatiq_unique.store import Begun, Found, Held, Holder, Kind, RedisStore, Running, Started, Superseded
+from dramatiq_unique.store import Begun, Contested, Found, Held, Holder, Kind, RedisStore, Running, Started, Superseded
 
 
 __all__ = ["Processing"]
 
 _PUT_BACK_AT_LEAST_MS = 500
 _LOOK_AGAIN_S = 0.01
+_CONTESTED_MS = 1000
 
 
 class Processing:
@@ -118,8 +119,12 @@ class Processing:
                 self._deliveries.note_superseded(message.message_id)
                 self._conflicts.superseded(claim, message, by_id)
                 raise SkipMessage(f"message {by_id} took its place")
+            case Contested(by_id):
+                self._conflicts.put_back_for_now(claim, message, by_id, "replacement", _CONTESTED_MS)
+                raise SkipMessage(f"message {by_id} is about to take its place")
             case Running(left_ms):
-                self._conflicts.put_back_redelivered(claim, message, max(left_ms, _PUT_BACK_AT_LEAST_MS))
+                left_ms = max(left_ms, _PUT_BACK_AT_LEAST_MS)
+                self._conflicts.put_back_for_now(claim, message, message.message_id, "redelivery", left_ms)
                 raise SkipMessage("an earlier delivery of it may be running yet")
             case Held(holder):
                 action = self._conflicts.action("server", claim, holder)
@@ -188,18 +193,25 @@ class Processing:
         self._deliveries.body_ended()
         delivery = self._deliveries.here(message.message_id)
         if delivery is not None and delivery.claim is not None:
-            succeeded = exception is None and not message.failed
+            # A job that sent its own message again goes on under its lock.
+            succeeded = exception is None and not message.failed and not delivery.requeued
             self._holding.let_go(
                 delivery.claim, message, delivery, queue=succeeded and delivery.queue_held, run=delivery.run_held
             )
 
     def end(self, message: MessageProxy, *, dead: bool) -> None:
-        """Let go of everything, if this ack or nack is the end of the message.
+        """Let go of everything, if this ack or nack is the end of the message. Never raises: it would not be acked.
 
         Arguments:
             message: The message that is about to be acknowledged or rejected.
             dead: Whether it is rejected, which is always its end.
         """
+        try:
+            self._end(message, dead=dead)
+        except Exception as exc:  # noqa: BLE001 - a message that is never acked is worse than a lock that lapses
+            self._journal.complain("not_let_go", exc, message_id=message.message_id, actor_name=message.actor_name)
+
+    def _end(self, message: MessageProxy, *, dead: bool) -> None:
         goes_on = message.queue_name.endswith(".DQ") or self._deliveries.was_requeued(message.message_id)
         ended = dead or not goes_on
         delivery = self._deliveries.here(message.message_id)

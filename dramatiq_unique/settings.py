@@ -8,7 +8,7 @@ from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OptionRules
-from dramatiq_unique.store import Client, is_synchronous
+from dramatiq_unique.store import NO_ADDRESS, Client, is_address, is_synchronous
 from dramatiq_unique.strategies import Strategy, strategy_table
 
 
@@ -43,9 +43,10 @@ class Settings:
         *,
         client: Client | None,
         url: str | None,
-        prefix: str,
+        prefix: object,
         lease: object,
         on_store_error: str,
+        enabled: object,
         lock_types: Iterable[LockType],
         strategies: Mapping[str, Strategy] | None,
         defaults: Mapping[str, object],
@@ -55,22 +56,14 @@ class Settings:
         Raises:
             InvalidLockOptions: One of them is wrong.
         """
-        if client is not None and url is not None:
-            raise _wrong("client and url do not go together; keep one")
-        if client is not None and not is_synchronous(client):
-            raise _wrong(f"client must be a synchronous client such as redis.Redis, not {type(client).__qualname__}")
-        if not prefix or any(brace in prefix for brace in "{}"):
-            raise _wrong(
-                f"prefix must not be empty, and has no braces, which mark what decides the slot; not {prefix!r}"
-            )
+        _check_connection(client, url)
+        _check_registries(lock_types, strategies)
+        if not isinstance(enabled, bool):
+            raise _wrong(f"enabled must be True or False, not {enabled!r}")
+        if not isinstance(prefix, str) or not prefix or any(brace in prefix for brace in "{}"):
+            raise _wrong(f"prefix must be a string, not empty, and without braces, which mark the slot; not {prefix!r}")
         if on_store_error not in ("raise", "ignore"):
             raise _wrong(f"on_store_error must be 'raise' or 'ignore', not {on_store_error!r}")
-        for row in lock_types:
-            if not isinstance(row, LockType):
-                raise _wrong(f"lock_types takes rows, LockType(...), not {row!r}")
-        for name, strategy in (strategies or {}).items():
-            if not callable(strategy):
-                raise _wrong(f"strategies takes callables by name, and {name!r} is {strategy!r}")
         table = strategy_table(strategies)
         return cls(
             client=client,
@@ -81,6 +74,27 @@ class Settings:
             strategies=table,
             rules=OptionRules((*LOCK_TYPES, *lock_types), table, defaults),
         )
+
+
+def _check_connection(client: object, url: object) -> None:
+    if client is not None and url is not None:
+        raise _wrong("client and url do not go together; keep one")
+    if client is not None and not is_synchronous(client):
+        hint = "; an address goes into url=" if isinstance(client, str) else ""
+        raise _wrong(f"client must be a synchronous client such as redis.Redis, not {type(client).__qualname__}{hint}")
+    if url is not None and not is_address(url):
+        raise _wrong(f"url {NO_ADDRESS}")
+
+
+def _check_registries(lock_types: Iterable[object], strategies: object) -> None:
+    for row in lock_types:
+        if not isinstance(row, LockType):
+            raise _wrong(f"lock_types takes rows, LockType(...), not {row!r}")
+    if strategies is not None and not isinstance(strategies, Mapping):
+        raise _wrong(f"strategies takes callables by name, not {strategies!r}")
+    for name, strategy in (strategies or {}).items():
+        if not callable(strategy):
+            raise _wrong(f"strategies takes callables by name, and {name!r} is {strategy!r}")
 
 
 def _lease_ms(lease: object) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any
+
+from dramatiq_unique.signatures import takes
 
 
 __all__ = ["call_hook"]
@@ -20,11 +20,7 @@ def call_hook(hook: Callable[..., object], message: object) -> None:
     Raises:
         Exception: Whatever the hook raises.
     """
-    arguments: tuple[Any, ...] = (message,)
-    try:
-        inspect.signature(hook).bind(*arguments)
-    except TypeError:
-        arguments = ()
-    except ValueError:  # A built-in that does not tell its signature.
-        pass
-    hook(*arguments)
+    if takes(hook, message):
+        hook(message)
+    else:
+        hook()

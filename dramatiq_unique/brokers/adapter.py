@@ -50,7 +50,7 @@ class BrokerAdapter(Protocol):
     def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
         """Give the waiting messages that ``flush(queue_name)`` is about to drop, as far as the broker can tell."""
 
-    def withdraw(self, queue_name: str, broker_id: str) -> bool:
+    def withdraw(self, queue_name: str, broker_id: str) -> Message[Any] | None:
         """Take a waiting message out of its queue where that costs no scan.
 
         Arguments:
@@ -58,7 +58,7 @@ class BrokerAdapter(Protocol):
             broker_id: The broker's own id of it.
 
         Returns:
-            Whether it is gone; otherwise a worker skips it when it comes up. Never raises.
+            The message, where it is gone; otherwise a worker skips it when it comes up. Never raises.
         """
 
 
@@ -89,6 +89,5 @@ class AnyBroker:
         """Tell of none."""
         return iter(())
 
-    def withdraw(self, queue_name: str, broker_id: str) -> bool:
+    def withdraw(self, queue_name: str, broker_id: str) -> Message[Any] | None:
         """Leave it to the worker."""
-        return False

@@ -30,9 +30,11 @@ class Redis(AnyBroker):
     def __init__(self, broker: RedisBroker) -> None:
         super().__init__(broker.enqueue)
         self._broker = broker
-        # Brokers that share their locks need not share their messages: each asks only after its own.
-        db = broker.client.get_connection_kwargs().get("db", 0)
-        self._tag = hashlib.blake2b(f"{broker.namespace} {db}".encode(), digest_size=2).hexdigest()
+        # Brokers that share their locks need not share their messages: each asks only after its own. One that
+        # is reached by another name counts as another: it is not asked, and the safety expiry stands behind.
+        known = broker.client.get_connection_kwargs()
+        whose = [broker.namespace, *(known.get(name) for name in ("host", "port", "path", "db"))]
+        self._tag = hashlib.blake2b(repr(whose).encode(), digest_size=2).hexdigest()
         source = Path(__file__).with_name("withdraw.lua").read_text(encoding="utf-8")
         self._withdraw = broker.client.register_script(source)
 
@@ -75,14 +77,15 @@ class Redis(AnyBroker):
                 bodies: list[Any] = self._broker.client.hmget(f"{queue}.msgs", ids) if ids else []
                 yield from (Message.decode(body) for body in bodies if body is not None)
 
-    def withdraw(self, queue_name: str, broker_id: str) -> bool:
+    def withdraw(self, queue_name: str, broker_id: str) -> Message[Any] | None:
         """Take it out where it waits near either end of its queue: id and body, both or neither."""
         redis_message_id, _, tag = broker_id.partition("@")
         queue = f"{self._broker.namespace}:{queue_name}"
+        if tag != self._tag:
+            return None
         try:
-            return tag == self._tag and bool(
-                self._withdraw(keys=[queue, f"{queue}.msgs"], args=[redis_message_id, _NEAR])
-            )
+            body = self._withdraw(keys=[queue, f"{queue}.msgs"], args=[redis_message_id, _NEAR])
         except redis.RedisError as exc:
             self._broker.logger.warning("Could not withdraw a replaced message; a worker will skip it: %s", exc)
-            return False
+            return None
+        return Message.decode(body) if body else None

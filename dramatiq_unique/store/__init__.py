@@ -3,12 +3,13 @@
 Nothing here knows Dramatiq.
 """
 
-from dramatiq_unique.store.connection import Client, connect, is_synchronous
+from dramatiq_unique.store.connection import NO_ADDRESS, Client, connect, is_address, is_synchronous
 from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
 from dramatiq_unique.store.redis_store import RedisStore
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
+    Contested,
     Found,
     Held,
     Kept,
@@ -21,10 +22,12 @@ from dramatiq_unique.store.replies import (
 
 
 __all__ = [
+    "NO_ADDRESS",
     "NO_DELIVERY",
     "Acquired",
     "Begun",
     "Client",
+    "Contested",
     "Found",
     "Held",
     "Holder",
@@ -39,5 +42,6 @@ __all__ = [
     "Superseded",
     "Taken",
     "connect",
+    "is_address",
     "is_synchronous",
 ]

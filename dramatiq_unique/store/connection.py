@@ -5,19 +5,35 @@ from typing import Any
 
 import redis
 
+from dramatiq_unique.errors import InvalidLockOptions
 
-__all__ = ["URL_VARIABLE", "Client", "connect", "is_synchronous"]
+
+__all__ = ["NO_ADDRESS", "URL_VARIABLE", "Client", "connect", "errors_of", "is_address", "is_synchronous"]
 
 URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
 """The environment variable that names the Redis of the locks."""
 
 Client = redis.Redis
-"""A synchronous client: :class:`redis.Redis`, or what behaves like one."""
+"""A synchronous client: :class:`redis.Redis`, or what behaves like one (a Sentinel's master, a cluster's client)."""
+
+
+NO_ADDRESS = "is no address of a Redis; one looks like redis://host:6379/0"
+"""Said of a wrong address, which is not repeated: there may be a password in it."""
 
 
 def is_synchronous(client: Any) -> bool:
-    """Tell a client whose calls give replies from one whose calls give coroutines (``redis.asyncio``)."""
-    return not any(cls.__module__.startswith("redis.asyncio") for cls in type(client).__mro__)
+    """Tell a client whose calls give replies from one whose calls give coroutines, and from what is no client."""
+    asynchronous = any(".asyncio" in cls.__module__ for cls in type(client).__mro__)
+    return hasattr(client, "register_script") and not asynchronous
+
+
+def is_address(url: Any) -> bool:
+    """Tell whether redis-py understands an address; nothing is connected."""
+    try:
+        Client.from_url(url)
+    except (TypeError, ValueError, AttributeError):
+        return False
+    return True
 
 
 def connect(client: Client | None, url: str | None, otherwise: Client | None) -> Client:
@@ -31,8 +47,21 @@ def connect(client: Client | None, url: str | None, otherwise: Client | None) ->
     Returns:
         The client given, else one of ``url``, else one of the environment's ``DRAMATIQ_UNIQUE_URL``, else the
         broker's own, else one of Redis on this host. Nothing is connected yet.
+
+    Raises:
+        InvalidLockOptions: The environment's address is wrong.
     """
     if client is not None:
         return client
-    url = url or os.environ.get(URL_VARIABLE)
+    if url is None and (url := os.environ.get(URL_VARIABLE)) and not is_address(url):
+        raise InvalidLockOptions(f"UniqueMiddleware: the environment's {URL_VARIABLE} {NO_ADDRESS}")
     return Client.from_url(url) if url else otherwise or Client()
+
+
+def errors_of(client: Any) -> tuple[type[Exception], ...]:
+    """Name what a client raises: redis-py's errors, and valkey-py's where the client is of that package."""
+    if any(cls.__module__.split(".")[0] == "valkey" for cls in type(client).__mro__):
+        from valkey.exceptions import ValkeyError  # noqa: PLC0415 - only whoever has such a client has the package
+
+        return (redis.RedisError, ValkeyError)
+    return (redis.RedisError,)

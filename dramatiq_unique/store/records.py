@@ -50,7 +50,7 @@ class Request:
 
     def labels(self) -> tuple[str, str, str]:
         """Write down where the message is, who asks, and its arguments, as ``_holders.lua`` keeps them."""
-        return f"{self.queue_name} {self.broker_id}", f"{_process(os.getpid())} {self.actor_name}", self.args
+        return f"{self.broker_id} {self.queue_name}", f"{_process(os.getpid())} {self.actor_name}", self.args
 
 
 @lru_cache(maxsize=1)
@@ -87,27 +87,29 @@ class Holder:
         actor_name: Its actor.
         queue_name: The queue it is on; a delay queue's name while it is delayed.
         broker_id: The broker's own id of this hop, or ``""``.
-        state: ``"w"`` its message waits, ``"r"`` it runs, ``"v"`` a window whose message waits, ``"f"`` a window whose
-            place nobody may take.
+        places: Where its message may be, as queue and broker's id: here, or where it was before.
+        state: ``"w"`` its message waits, ``"n"`` it is not known to be stored yet, ``"r"`` it runs, ``"v"`` a window
+            whose message waits, ``"f"`` a window whose place nobody may take.
         token: The delivery that runs, or ``"-"`` in a queue lock.
         since_ms: When it took the lock, in milliseconds of the server's clock.
         touched_ms: When it was last seen.
         deadline_ms: Until when it has it.
         process: ``host:pid`` of whoever took it.
-        fields: The four fields as they stand, for putting the holder back.
+        fields: Its fields as they stand, for putting the holder back.
     """
 
     message_id: str
     actor_name: str
     queue_name: str
     broker_id: str
+    places: tuple[tuple[str, str], ...]
     state: str
     token: str
     since_ms: int
     touched_ms: int
     deadline_ms: int
     process: str
-    fields: tuple[str, str, str, str]
+    fields: tuple[str, str, str, str, str]
 
     @property
     def in_queue_lock(self) -> bool:
@@ -117,24 +119,27 @@ class Holder:
     @property
     def vouched_for_by_its_message(self) -> bool:
         """Whether this holder should have the lock only as long as its message exists."""
-        return self.in_queue_lock and self.state in ("w", "r")
+        return self.in_queue_lock and self.state in ("w", "n", "r")
 
     @classmethod
-    def parse(cls, message_id: str, record: str, place: str, info: str, args: str) -> Holder:
-        """Read the four fields that ``_holders.lua`` writes."""
+    def parse(cls, message_id: str, *fields: str) -> Holder:
+        """Read the fields that ``_holders.lua`` writes."""
+        record, place, before, info, args = fields
         since, touched, deadline, state, token = record.split(" ", 4)
-        queue_name, _, broker_id = place.partition(" ")
+        broker_id, _, queue_name = place.partition(" ")
+        places = [known.partition(" ") for known in (place, before) if known]
         process, _, actor_name = info.partition(" ")
         return cls(
             message_id=message_id,
             actor_name=actor_name,
             queue_name=queue_name,
             broker_id=broker_id,
+            places=tuple((queue, known_as) for known_as, _, queue in places),
             state=state,
             token=token,
             since_ms=int(since),
             touched_ms=int(touched),
             deadline_ms=int(deadline),
             process=process,
-            fields=(record, place, info, args),
+            fields=(record, place, before, info, args),
         )

@@ -21,10 +21,12 @@ import redis
 from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.store.connection import errors_of
 from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
+    Contested,
     Found,
     Held,
     Kept,
@@ -38,7 +40,7 @@ from dramatiq_unique.store.replies import (
 
 __all__ = ["RedisStore"]
 
-_OPERATIONS = ("acquire", "begin", "finish", "renew", "restore")
+_OPERATIONS = ("acquire", "begin", "confirm", "finish", "renew", "restore")
 _CONFIRMATION_S = 5.0
 
 
@@ -46,8 +48,8 @@ class RedisStore:
     """The locks of one prefix in one Redis.
 
     Arguments:
-        client: A synchronous client: :class:`redis.Redis`, a Sentinel's master, or ``fakeredis.FakeRedis``;
-            with or without ``decode_responses``.
+        client: A synchronous client: :class:`redis.Redis`, a Sentinel's master, :class:`redis.RedisCluster`, or
+            ``fakeredis.FakeRedis``; with or without ``decode_responses``.
         prefix: What every key begins with.
         memory_ms: How long a replaced message is remembered, in milliseconds.
 
@@ -59,6 +61,7 @@ class RedisStore:
         self.client = client
         self.prefix = prefix
         self._memory_ms = memory_ms
+        self._errors = errors_of(client)
         self._scripts = {name: client.register_script(_source(name)) for name in _OPERATIONS}
 
     def key(self, digest: str, kind: Kind | Literal["superseded"]) -> str:
@@ -100,6 +103,8 @@ class RedisStore:
                 return Replaced(_held(rest).holder)
             case "superseded":
                 return Superseded(*rest)
+            case "contested":
+                return Contested(*rest)
             case _:
                 return _held(rest)
 
@@ -146,6 +151,8 @@ class RedisStore:
                 return Started(Found(rest[0]))
             case "superseded":
                 return Superseded(*rest)
+            case "contested":
+                return Contested(*rest)
             case "running":
                 return Running(int(rest[0]))
             case _:
@@ -174,13 +181,17 @@ class RedisStore:
     def renew(self, leases: Sequence[Lease]) -> list[bool]:
         """Keep the locks of everything that runs in this process, in one pipelined call.
 
+        In a cluster it is one call for each lock: redis-py pipelines no scripts there.
+
         Arguments:
             leases: What runs.
 
         Returns:
             For each, whether it was kept; false where the lease was lost.
         """
-        with _translated("renew"):
+        if isinstance(self.client, redis.RedisCluster):
+            return [self._renewed(lease) for lease in leases]
+        with self._translated("renew"):
             pipeline = self.client.pipeline(transaction=False)
             for lease in leases:
                 self._scripts["renew"](
@@ -189,6 +200,10 @@ class RedisStore:
                     client=pipeline,
                 )
             return [bool(kept) for kept in pipeline.execute()]
+
+    def _renewed(self, lease: Lease) -> bool:
+        args: list[str | int] = [lease.message_id, lease.token, lease.lease_ms]
+        return bool(self._call("renew", [self.key(lease.digest, lease.kind)], args))
 
     def keep(self, digest: str, message_id: str, hold_ms: int) -> bool:
         """Keep the queue lock of a message that still has it, and note that it was seen.
@@ -214,13 +229,17 @@ class RedisStore:
         Returns:
             False where the replaced message had come up in between, and was skipped.
         """
-        old = [replaced.message_id, *replaced.fields] if replaced else ["", "", "", "", ""]
+        old = [replaced.message_id, *replaced.fields] if replaced else ["", "", "", "", "", ""]
         keys = [self.key(digest, Kind.QUEUE), self.key(digest, "superseded")]
         return bool(self._call("restore", keys, [message_id, *old]))
 
+    def confirm(self, digest: str, replaced_id: str, by_id: str) -> None:
+        """Note that a message which took the place of another is stored now."""
+        self._call("confirm", [self.key(digest, "superseded")], [replaced_id, by_id])
+
     def forget(self, digest: str, message_id: str) -> None:
         """Forget that a message was superseded, once it is gone from the broker."""
-        with _translated("forget"):
+        with self._translated("forget"):
             self.client.hdel(self.key(digest, "superseded"), message_id)
 
     @contextmanager
@@ -234,31 +253,34 @@ class RedisStore:
             A function that waits for the next release, or so many seconds.
         """
         with self.client.pubsub() as pubsub:
-            with _translated("subscribe"):
+            with self._translated("subscribe"):
                 pubsub.subscribe(self._channel(digest))
                 pubsub.get_message(timeout=_CONFIRMATION_S)  # From here on no release is missed.
-            yield lambda seconds: _wait(pubsub, seconds)
+            yield lambda seconds: self._wait(pubsub, seconds)
+
+    def _wait(self, pubsub: PubSub, seconds: float) -> None:
+        with self._translated("wait"):
+            pubsub.get_message(timeout=seconds)
+
+    @contextmanager
+    def _translated(self, operation: str) -> Iterator[None]:
+        """Turn the driver's errors into ours; their text names host and port, never a password."""
+        try:
+            yield
+        except self._errors as exc:
+            raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
 
     def _channel(self, digest: str) -> str:
         return f"{self.prefix}:{{{digest}}}:released"
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
-        with _translated(operation):
+        with self._translated(operation):
             return _text(self._scripts[operation](keys=keys, args=args))
 
 
 def _source(operation: str) -> str:
     folder = Path(__file__).parent / "scripts"
     return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
-
-
-@contextmanager
-def _translated(operation: str) -> Iterator[None]:
-    """Turn the driver's errors into ours; its text names host and port, never a password."""
-    try:
-        yield
-    except redis.RedisError as exc:
-        raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
 
 
 def _text(reply: Any) -> Any:
@@ -276,8 +298,3 @@ def _compared(orphan: Holder | None) -> tuple[str, str]:
 def _held(rest: list[Any]) -> Held:
     left_ms, unseen_ms, *holder = rest
     return Held(Holder.parse(*holder), int(left_ms), int(unseen_ms))
-
-
-def _wait(pubsub: PubSub, seconds: float) -> None:
-    with _translated("wait"):
-        pubsub.get_message(timeout=seconds)

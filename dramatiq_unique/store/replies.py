@@ -6,7 +6,19 @@ from dataclasses import dataclass
 from dramatiq_unique.store.records import Holder
 
 
-__all__ = ["Acquired", "Begun", "Found", "Held", "Kept", "Replaced", "Running", "Started", "Superseded", "Taken"]
+__all__ = [
+    "Acquired",
+    "Begun",
+    "Contested",
+    "Found",
+    "Held",
+    "Kept",
+    "Replaced",
+    "Running",
+    "Started",
+    "Superseded",
+    "Taken",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,13 @@ class Superseded:
     by_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """The message ``by_id`` has taken the place of this one, and is not known to be stored yet."""
+
+    by_id: str
+
+
 class Found(enum.Enum):
     """What a delivery found in the place of its queue lock."""
 
@@ -71,8 +90,8 @@ class Running:
     left_ms: int
 
 
-Acquired = Taken | Kept | Replaced | Held | Superseded
+Acquired = Taken | Kept | Replaced | Held | Superseded | Contested
 """The answers at enqueue."""
 
-Begun = Started | Held | Superseded | Running
+Begun = Started | Held | Superseded | Contested | Running
 """The answers at the start."""

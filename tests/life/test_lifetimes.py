@@ -137,7 +137,7 @@ def test_a_backoff_is_added_to_the_life_of_a_waiting_retry(rig: Rig) -> None:
 def test_every_lock_of_a_digest_expires_with_its_longest_holder(rig: Rig) -> None:
     """With two holders of different lifetimes the key outlives the shorter one, which counts no longer."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed", lock_limit=2)
-    actor.send_with_options(lock_ttl=0.2)
+    actor.send_with_options(lock_ttl=1.5)
     actor.send_with_options(lock_ttl=60)
     assert outcome(actor.send()).action == "discarded"
     eventually(lambda: outcome(actor.send()).action == "enqueued")

@@ -79,16 +79,16 @@ class TestImports:
 
         assert left == {}
 
-    @pytest.mark.parametrize("module", ["errors", "durations", "lock_types", "strategies", "actors", "unlock_hook"])
+    @pytest.mark.parametrize("module", ["errors", "durations", "lock_types", "strategies", "signatures"])
     def test_the_words_know_nobody(self, module: str) -> None:
         """What everything else is said in."""
         assert ours(f"{PACKAGE}.{module}") == set()
 
     def test_options_know_the_words_only(self) -> None:
-        """Durations, errors, lock types, strategies; neither Dramatiq nor Redis."""
+        """Durations, errors, lock types, signatures, strategies; neither Dramatiq nor Redis."""
         module = f"{PACKAGE}.options"
 
-        assert ours(module) <= {"durations", "errors", "lock_types", "strategies"}
+        assert ours(module) <= {"durations", "errors", "lock_types", "signatures", "strategies"}
         assert not others(module) & {"dramatiq", "redis"}
 
     def test_the_digest_knows_options(self) -> None:
@@ -131,20 +131,20 @@ class TestImports:
         assert "hashlib" not in others(f"{PACKAGE}.middleware")
 
     def test_the_package_needs_what_it_says_it_needs(self) -> None:
-        """Dramatiq, redis and structlog; pika comes with the broker that needs it."""
+        """Dramatiq, redis and structlog; pika comes with the broker that needs it, valkey with the client."""
         declared = re.findall(
             r"^dependencies = \[(.*)\]", (FOLDER.parent / "pyproject.toml").read_text("utf-8"), re.MULTILINE
         )
         needed = {"dramatiq", "redis", "structlog"}
 
         assert set(re.findall(r'"([a-z]+)', declared[0])) == needed
-        assert not others(*MODULES) - needed - {"pika"} - STANDARD
+        assert not others(*MODULES) - needed - {"pika", "valkey"} - STANDARD
 
 
 STANDARD = {
     "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib",
     "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "random", "re",
-    "secrets", "socket", "threading", "time", "types", "typing", "uuid", "weakref", "__future__",
+    "secrets", "socket", "threading", "time", "traceback", "types", "typing", "uuid", "weakref", "__future__",
 }  # fmt: skip
 """What may be used of the standard library."""
 

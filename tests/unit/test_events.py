@@ -165,9 +165,7 @@ class TestSubscribers:
         assert record.levelname == "ERROR"
         assert record.getMessage().startswith("subscriber_failed subscriber=")
         assert "broken" in record.getMessage()
-        assert record.getMessage().endswith(" told=locked")
-        assert record.exc_info is not None
-        assert record.exc_info[0] is ZeroDivisionError
+        assert " told=locked error=ZeroDivisionError where=" in record.getMessage()
 
     def test_may_subscribe_another_while_they_hear(self) -> None:
         """The new one hears from the next event on."""
@@ -215,16 +213,48 @@ class TestLines:
         assert [line["log_level"] for line in lines] == ["warning"]
         assert heard == [REFUSED, REFUSED]
 
-    def test_have_what_was_raised(self) -> None:
-        """Where the fact is an error in code of the user's own."""
-        error = ZeroDivisionError()
-
+    def test_have_the_type_of_what_was_raised_and_where(self) -> None:
+        """Where the fact is an error in code of the user's own; its text may have arguments of a job in it."""
         with capture_logs() as lines:
-            Journal().tell(REFUSED, exc_info=error)
-            Journal().complain("strategy_failed", error, strategy="mine")
+            try:
+                {}["hunter2"]
+            except KeyError as error:
+                Journal().complain("strategy_failed", error, strategy="mine")
 
-        assert lines[0]["exc_info"] is error
-        assert lines[1] == {"event": "strategy_failed", "log_level": "error", "strategy": "mine", "exc_info": error}
+        (line,) = lines
+        where = line.pop("where")
+        assert line == {"event": "strategy_failed", "log_level": "error", "strategy": "mine", "error": "KeyError"}
+        assert re.search(r"test_events\.py:\d+ in test_have_the_type", where)
+
+    def test_that_cannot_be_written_harm_nobody(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A log that is set up wrongly loses no message."""
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError
+
+        structlog.configure(processors=[broken])
+        try:
+            Journal().tell(REFUSED)
+        finally:
+            structlog.reset_defaults()
+
+        assert "The line 'refused' could not be written." in caplog.text
+
+    def test_need_no_log_method(self) -> None:
+        """Any wrapper class that has a method for each level will do."""
+        written: list[str] = []
+
+        def write(_: object, method: str, __: object) -> str:
+            written.append(method)
+            return ""
+
+        structlog.configure(wrapper_class=structlog.BoundLogger, processors=[write])
+        try:
+            Journal().tell(REFUSED)
+        finally:
+            structlog.reset_defaults()
+
+        assert written == ["info"]
 
     def test_go_to_logging_where_structlog_is_not_configured(self, caplog: pytest.LogCaptureFixture) -> None:
         """Under `dramatiq_unique`, beside Dramatiq's own lines, in its way."""
@@ -307,7 +337,9 @@ def test_an_error_at_enqueue_has_no_argument_of_a_job_either(broker: StubBroker)
 
     def key(secret: str) -> None: ...
 
-    actor: Any = dramatiq.actor(broker=broker, actor_name="export", lock="until_executed", lock_args_method=key)(print)
+    def export(secret: str) -> None: ...
+
+    actor: Any = dramatiq.actor(broker=broker, lock="until_executed", lock_args_method=key)(export)
     message: Message[Any] = actor.message("hunter2")
 
     with pytest.raises(InvalidLockOptions) as raised:

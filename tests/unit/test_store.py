@@ -20,6 +20,7 @@ from dramatiq_unique import LockStoreUnavailable
 from dramatiq_unique.store import (
     Acquired,
     Begun,
+    Contested,
     Found,
     Held,
     Holder,
@@ -228,8 +229,22 @@ class TestTakeover:
         assert holder_of(acquire(store, "y", takeover=True)).broker_id == "b-1"
 
         assert holder_of(acquire(store, "z")).message_id == "y"
+        assert acquire(store, "x") == Contested("y")
+        assert begin(store, "x", "start") == Contested("y")
+        store.confirm(DIGEST, "x", "y")
         assert acquire(store, "x") == Superseded("y")
         assert begin(store, "x", "start") == Superseded("y")
+
+    def test_only_the_one_that_took_the_place_confirms_it(self, store: RedisStore) -> None:
+        """Another may have taken it meanwhile, or the old one counts again."""
+        acquire(store, "x")
+        acquire(store, "y", takeover=True)
+        store.confirm(DIGEST, "x", "z")
+        assert acquire(store, "x") == Contested("y")
+        store.restore(DIGEST, "y", None)
+        store.forget(DIGEST, "x")
+        store.confirm(DIGEST, "x", "y")
+        assert acquire(store, "x") == Taken()
 
     def test_the_superseded_are_remembered_for_so_long(self, store: RedisStore) -> None:
         """The memory expires, from the moment it exists."""
@@ -289,7 +304,7 @@ class TestTakeover:
 
         answers = [acquire(store, name) for name in names]
         assert answers.count(Kept()) == 1
-        assert sum(isinstance(answer, Superseded) for answer in answers) == 11
+        assert sum(isinstance(answer, Contested) for answer in answers) == 11
 
     def test_what_was_superseded_can_be_forgotten(self, store: RedisStore) -> None:
         """Once its message is gone; twice is nothing."""
@@ -717,6 +732,7 @@ class TestRestore:
         acquire(store, "oldest")
         replaced = holder_of(acquire(store, "not stored", takeover=True))
         acquire(store, "newest", takeover=True)
+        store.confirm(DIGEST, "not stored", "newest")
 
         store.restore(DIGEST, "not stored", replaced)
 

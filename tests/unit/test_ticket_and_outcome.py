@@ -211,7 +211,7 @@ class TestTheOutcome:
 class TestTheOriginal:
     """`original` is a handle to the message that does the work."""
 
-    @pytest.mark.parametrize("strategy", [None, "log", "reject", "reschedule"])
+    @pytest.mark.parametrize("strategy", [None, "log", "reject"])
     def test_of_a_duplicate_is_the_holder(self, broker: StubBroker, strategy: str | None) -> None:
         """Good for asking for its result: which is stored by queue, actor and message id."""
         actor = declare(broker, on_conflict=strategy)
@@ -220,6 +220,15 @@ class TestTheOriginal:
         found = original(actor.send(1))
 
         assert (found.message_id, found.queue_name, found.actor_name) == (first.message_id, "default", "export")
+
+    def test_of_a_message_that_was_rescheduled_is_itself(self, broker: StubBroker) -> None:
+        """It does its work later, so its result is its own."""
+        actor = declare(broker, on_conflict="reschedule")
+        actor.send(1)
+        second = actor.send(1)
+
+        assert outcome(second).action == "rescheduled"
+        assert original(second) is second
 
     @pytest.mark.parametrize("lock", [None, "until_executed"])
     def test_of_a_message_that_was_enqueued_is_itself(self, broker: StubBroker, lock: str | None) -> None:

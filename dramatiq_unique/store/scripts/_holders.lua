@@ -2,10 +2,12 @@
 --
 -- A lock is a hash that expires with its longest holder. Each holder has in it, by its message_id:
 --   o:<id>  "<since_ms> <touched_ms> <deadline_ms> <state> <token>"
---   p:<id>  where its message is: "<queue> <id at the broker>"
+--   p:<id>  where its message is: "<id at the broker> <queue>", only the queue in a run lock
+--   q:<id>  where it was before, for as long as it may be there yet
 --   i:<id>  who it is: "<host>:<pid> <actor>"
 --   a:<id>  its arguments as JSON, under lock_info only
--- state: w waits, r runs; v a window whose message waits, f a window whose place nobody may take. token: the delivery that runs, "-" in a queue lock.
+-- state: w waits, n waits and is not known to be stored yet, r runs; v a window whose message waits, f a window whose
+-- place nobody may take. token: the delivery that runs, "-" in a queue lock.
 -- All times are milliseconds by the clock of the server.
 
 local function clock()
@@ -33,6 +35,8 @@ local function put(key, id, now, record)
 end
 
 local function describe(key, id, place, info, args)
+  local before = redis.call('HGET', key, 'p:' .. id)
+  if before and before ~= place then redis.call('HSET', key, 'q:' .. id, before) end
   redis.call('HSET', key, 'p:' .. id, place, 'i:' .. id, info)
   if args ~= '' then redis.call('HSET', key, 'a:' .. id, args) end
 end
@@ -51,7 +55,7 @@ local function runs(key, id, now, record, lease, place, info, args)
 end
 
 local function drop(key, id)
-  return redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'i:' .. id, 'a:' .. id)
+  return redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id)
 end
 
 -- The live holders, the oldest first, where they fill the lock; else nil. Those past their deadline are dropped.
@@ -74,7 +78,7 @@ end
 -- The oldest holder whose message waits, or nil.
 local function first_waiting(holders)
   for _, holder in ipairs(holders) do
-    if holder.state == 'w' or holder.state == 'v' then return holder end
+    if string.find('wnv', holder.state, 1, true) then return holder end
   end
 end
 
@@ -87,9 +91,21 @@ local function longest_unseen(holders)
   return found
 end
 
--- A holder as a reply: how long it still has the lock, how long it was not seen, its id, and its four fields.
+-- A holder as a reply: how long it still has the lock, how long it was not seen, its id, and its fields.
 local function reply(status, key, holder, now)
   local id = holder.id
-  local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'i:' .. id, 'a:' .. id)
-  return {status, holder.deadline - now, now - holder.touched, id, found[1] or '', found[2] or '', found[3] or '', found[4] or ''}
+  local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id)
+  for field = 1, 5 do found[field] = found[field] or '' end
+  return {status, holder.deadline - now, now - holder.touched, id, unpack(found)}
+end
+
+-- Who took the place of a message, and 'superseded' where that one is stored, 'contested' where it is not known to be:
+-- "<0, or since when in ms> <message_id>". One that was not stored within a minute never will be.
+local function superseder(key, id, now)
+  local raw = redis.call('HGET', key, id)
+  if not raw then return end
+  local since, by = string.match(raw, '^(%d+) (.*)$')
+  if since == '0' then return 'superseded', by end
+  if now - tonumber(since) < 60000 then return 'contested', by end
+  redis.call('HDEL', key, id)
 end

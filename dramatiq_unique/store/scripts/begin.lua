@@ -4,14 +4,14 @@
 -- ARGV  1 message_id   2 token of this delivery   3 queue lock: start lets it go, end and take keep or take it, mark
 --       says that the message of a window runs, '' there is none   4 run: '1' takes the run lock   5 limit   6 lease_ms
 --       7 hold_ms of a queue lock to take   8 place   9 info   10 args   11 id and 12 record of an orphan, or ''
--- gives {'begun', queue lock found: mine, free, other or none}, {'superseded', by}, {'held', holder...} or
+-- gives {'begun', queue lock found: mine, free, other or none}, {'superseded' or 'contested', by}, {'held', holder...} or
 --       {'running', left_ms}: an earlier delivery of this very message has a lease that lives
 --
 -- Atomic because the queue lock must go in the very step that takes the run lock: in between, a third copy could wait.
 
 local id, limit, lease, now = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6]), clock()
-local by = redis.call('HGET', KEYS[3], id)
-if by then return {'superseded', by} end
+local fate, by = superseder(KEYS[3], id, now)
+if fate then return {fate, by} end
 if ARGV[11] ~= '' and redis.call('HGET', KEYS[1], 'o:' .. ARGV[11]) == ARGV[12] then drop(KEYS[1], ARGV[11]) end
 
 if ARGV[4] == '1' then
@@ -36,5 +36,5 @@ if ARGV[3] ~= '' then
     take(KEYS[1], id, now, now + math.max(hold, state == 'r' and lease or 0), state, '-', ARGV[8], ARGV[9], ARGV[10])
   end
 end
-if ARGV[4] == '1' then take(KEYS[2], id, now, now + lease, 'r', ARGV[2], ARGV[8], ARGV[9], ARGV[10]) end
+if ARGV[4] == '1' then take(KEYS[2], id, now, now + lease, 'r', ARGV[2], string.match(ARGV[8], ' .*$'), ARGV[9], ARGV[10]) end
 return {'begun', found}

@@ -1,7 +1,7 @@
--- renew: the lock of a message that runs is kept for another lease.
+-- renew: the lock of a message that is stored, or runs, is kept for longer.
 --
 -- KEYS  1 the lock
--- ARGV  1 message_id   2 token ('-' for a queue lock)   3 lease_ms
+-- ARGV  1 message_id   2 token ('-' for a queue lock)   3 how long from now, in ms
 -- gives 1 where it was kept, 0 where the lease was lost: it lapsed, or is another's
 --
 -- Atomic because the owner is compared before its deadline moves.
@@ -9,6 +9,7 @@
 local now = clock()
 local mine = alive(KEYS[1], ARGV[1], now)
 if not mine or mine.token ~= ARGV[2] then return 0 end
+if mine.state == 'n' then mine.state = 'w' end
 mine.deadline = math.max(mine.deadline, now + tonumber(ARGV[3]))
 put(KEYS[1], ARGV[1], now, mine)
 return 1

@@ -1,7 +1,7 @@
 -- restore: a message was not stored. Its lock goes back to the message whose place it took, or to nobody.
 --
 -- KEYS  1 queue lock   2 superseded
--- ARGV  1 message_id   2 the id it replaced or ''   3-6 the four fields of that holder
+-- ARGV  1 message_id   2 the id it replaced or ''   3-7 the fields of that holder
 -- gives 1 where the replaced message counts again, or there is none that should; 0 where it had come up already, and
 --       was skipped
 --
@@ -19,7 +19,8 @@ end
 if redis.call('HDEL', KEYS[2], old) == 0 then return 0 end
 local record = parse(ARGV[3])
 if had > 0 and record.deadline > now then
-  describe(KEYS[1], old, ARGV[4], ARGV[5], ARGV[6])
+  describe(KEYS[1], old, ARGV[4], ARGV[6], ARGV[7])
+  if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'q:' .. old, ARGV[5]) end
   put(KEYS[1], old, now, record)
 end
 return 1

@@ -1,0 +1,1 @@
+"""The locks on every engine at hand: each Redis and Valkey, a cluster, and a Sentinel's master."""

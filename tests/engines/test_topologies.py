@@ -1,0 +1,129 @@
+"""Locks in a cluster, and behind a Sentinel whose master fails."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dramatiq_unique import LockStoreUnavailable, UniqueMiddleware, outcome
+from tests.engines.topology import Pair, cluster, pair
+from tests.rig import Gate, Rig, Runs, StubBench, eventually
+
+
+@pytest.fixture(scope="module")
+def clustered() -> Iterator[Any]:
+    """A client of a cluster of three."""
+    with cluster() as client:
+        yield client
+
+
+@pytest.fixture
+def watched() -> Iterator[Pair]:
+    """A pair behind a Sentinel."""
+    with pair() as made:
+        yield made
+
+
+def _rig(client: Any, **arguments: Any) -> Rig:
+    bench = StubBench()
+    unique = UniqueMiddleware(client, **arguments)
+    bench.broker.add_middleware(unique)
+    return Rig(bench, unique, client)
+
+
+class TestCluster:
+    """The keys of a digest share a hash tag, so every script finds them on one node."""
+
+    @pytest.mark.parametrize(
+        "lock", ["until_executing", "until_executed", "until_expired", "while_executing", "until_and_while_executing"]
+    )
+    def test_every_lock_type_works_for_keys_on_every_node(self, clustered: Any, lock: str) -> None:
+        """Twenty keys fall on all three nodes; each is sent twice."""
+        rig = _rig(clustered, prefix=f"cluster-{lock}")
+        runs = Runs()
+
+        def work(number: int) -> None:
+            with runs.of(number):
+                pass
+
+        actor = rig.actor(work, lock=lock, lock_ttl=60)
+        sent = [actor.send(number) for number in range(20) for _ in range(2)]
+        refused = [message for message in sent if outcome(message).action == "discarded"]
+        assert len(refused) == (0 if lock == "while_executing" else 20)
+        rig.drain()
+        assert len(runs.ended) == 40 - len(refused)
+        left = list(clustered.scan_iter(f"cluster-{lock}:*", target_nodes=clustered.ALL_NODES))
+        assert len(left) == (20 if lock == "until_expired" else 0)
+
+    def test_leases_on_several_nodes_are_renewed(self, clustered: Any) -> None:
+        """One call renews what runs on each of them."""
+        rig = _rig(clustered, prefix="cluster-renewal", lease=1)
+        gate = Gate()
+        actor = rig.actor(lambda number: gate.arrive(), actor_name="work", lock="while_executing")
+        for number in range(4):
+            actor.send(number)
+        rig.start(threads=4)
+        for _ in range(4):
+            gate.wait_for_arrival()
+        keys = list(clustered.scan_iter("cluster-renewal:*:run", target_nodes=clustered.ALL_NODES))
+        records = {key: _record(clustered, key) for key in keys}
+        assert len(records) == 4
+        eventually(lambda: all(_record(clustered, key) > before + 1500 for key, before in records.items()))
+        gate.open(4)
+        rig.drain()
+        assert rig.told("lease_lost") == []
+
+    def test_a_worker_that_waits_is_woken_across_nodes(self, clustered: Any) -> None:
+        """The release is published on the node of the lock, and heard wherever the worker listens."""
+        rig = _rig(clustered, prefix="cluster-waking")
+        gate, runs = Gate(), Runs()
+
+        def work(number: int) -> None:
+            with runs.of(number):
+                gate.arrive()
+
+        actor = rig.actor(work, lock="while_executing", lock_args=[], lock_timeout=20)
+        actor.send(1)
+        rig.start()
+        gate.wait_for_arrival()
+        actor.send(2)
+        gate.open(2)
+        rig.drain()
+        assert runs.ended == [1, 2]
+        assert runs.most_at_once == 1
+        assert rig.told("rescheduled") == []
+
+
+class TestSentinel:
+    """The client of a Sentinel's master, through a failover."""
+
+    def test_locks_go_on_with_the_new_master(self, watched: Pair) -> None:
+        """Its script cache is empty and its clock is another's; what it has of the locks counts."""
+        master: Any = watched.sentinel.master_for(watched.name, socket_timeout=1)
+        rig = _rig(master)
+        ran: list[int] = []
+        actor = rig.actor(ran.append, actor_name="work", lock="until_executed")
+        first = actor.send(1)
+        master.wait(1, 5000)  # What was not replicated would be lost: that is not promised.
+
+        watched.fail_over()
+
+        eventually(lambda: _refused_by(actor, first.message_id), 30)
+        rig.drain()
+        assert ran == [1]
+        assert outcome(actor.send(1)).action == "enqueued"
+        rig.drain()
+
+
+def _refused_by(actor: Any, holder_id: str) -> bool:
+    """Whether the store answers again, and still has the lock."""
+    try:
+        return outcome(actor.send(1)).holder_id == holder_id
+    except LockStoreUnavailable:
+        return False
+
+
+def _record(client: Any, key: bytes) -> int:
+    """Read the deadline of the only holder."""
+    [raw] = [value for field, value in client.hgetall(key).items() if field.startswith(b"o:")]
+    return int(raw.split()[2])
