@@ -217,7 +217,7 @@ class TestLines:
         """Where the fact is an error in code of the user's own; its text may have arguments of a job in it."""
         with capture_logs() as lines:
             try:
-                {}["hunter2"]
+                {"name": 1}["hunter2"]
             except KeyError as error:
                 Journal().complain("strategy_failed", error, strategy="mine")
 
@@ -229,7 +229,7 @@ class TestLines:
     def test_that_cannot_be_written_harm_nobody(self, caplog: pytest.LogCaptureFixture) -> None:
         """A log that is set up wrongly loses no message."""
 
-        def broken(*_: object) -> None:
+        def broken(*_: object) -> str:
             raise ZeroDivisionError
 
         structlog.configure(processors=[broken])
