@@ -6,7 +6,8 @@ from dramatiq import Broker
 
 from dramatiq_unique.after_body import AfterBody
 from dramatiq_unique.brokers import adapter_for, client_of
-from dramatiq_unique.claims import SAFETY_MS, Claims
+from dramatiq_unique.claim import SAFETY_MS
+from dramatiq_unique.claims import Claims
 from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.enqueueing import Enqueueing
@@ -15,6 +16,7 @@ from dramatiq_unique.guard import Guard
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.orphans import Orphans
+from dramatiq_unique.parts import Parts
 from dramatiq_unique.processing import Processing
 from dramatiq_unique.settings import Settings
 from dramatiq_unique.store import RedisStore, connect
@@ -51,30 +53,19 @@ class Binding:
             deliveries=deliveries,
             strategies=settings.strategies,
         )
-        orphans = Orphans(store, adapter, journal, settings.lease_ms)
-        enqueueing = Enqueueing(
+        parts = Parts(
             store=store,
             claims=claims,
             deliveries=deliveries,
             holding=holding,
             conflicts=conflicts,
-            orphans=orphans,
-            adapter=adapter,
-            journal=journal,
-            without_store=settings.without_store,
-        )
-        processing = Processing(
-            store=store,
-            claims=claims,
-            deliveries=deliveries,
-            holding=holding,
-            conflicts=conflicts,
-            orphans=orphans,
+            orphans=Orphans(store, adapter, journal, settings.lease_ms),
             adapter=adapter,
             journal=journal,
             lease_ms=settings.lease_ms,
             without_store=settings.without_store,
         )
+        enqueueing, processing = Enqueueing(parts), Processing(parts)
         guard.install(enqueueing)
         Flush(broker, adapter, claims, holding, journal)
         return cls(claims, deliveries, holding, guard, enqueueing, processing, AfterBody(processing.finish))

@@ -17,7 +17,8 @@ from dramatiq.middleware import GroupCallbacks, MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
-from dramatiq_unique.claims import Claim, stamp
+from dramatiq_unique.claim import Claim
+from dramatiq_unique.claims import stamp
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.errors import DuplicateMessage, UniqueError
 from dramatiq_unique.guard import Guard, NotEnqueued

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dramatiq_unique.claims import Claim
+from dramatiq_unique.claim import Claim
 from dramatiq_unique.store import Lease
 
 

@@ -10,17 +10,13 @@ from dramatiq import Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
-from dramatiq_unique.brokers import BrokerAdapter
-from dramatiq_unique.claims import Claim, Claims, carry_durations, stamp
-from dramatiq_unique.conflicts import Conflicts
-from dramatiq_unique.deliveries import Deliveries
+from dramatiq_unique.claim import Claim
+from dramatiq_unique.claims import carry_durations, stamp
 from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, UniqueError, as_ours
 from dramatiq_unique.guard import Attempt, NotEnqueued
-from dramatiq_unique.holding import Holding
-from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import Until
-from dramatiq_unique.orphans import Orphans
-from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Kind, RedisStore, Replaced, Superseded, Taken
+from dramatiq_unique.parts import Parts
+from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Kind, Replaced, Superseded, Taken
 from dramatiq_unique.strategies import Action
 from dramatiq_unique.ticket import Ticket
 
@@ -35,39 +31,11 @@ class Enqueueing:
     """The transitions of messages that are enqueued on one broker, for the first time or again.
 
     Arguments:
-        store: The locks.
-        claims: What messages ask for.
-        deliveries: What runs in this process.
-        holding: Lets go of what was taken.
-        conflicts: Settles full locks.
-        orphans: Asks after holders whose message may be gone.
-        adapter: What the broker can do beyond.
-        journal: Where facts are told.
-        without_store: Whether messages go on without a lock where the store cannot be reached.
+        parts: What it works with.
     """
 
-    def __init__(
-        self,
-        *,
-        store: RedisStore,
-        claims: Claims,
-        deliveries: Deliveries,
-        holding: Holding,
-        conflicts: Conflicts,
-        orphans: Orphans,
-        adapter: BrokerAdapter,
-        journal: Journal,
-        without_store: bool,
-    ) -> None:
-        self._store = store
-        self._claims = claims
-        self._deliveries = deliveries
-        self._holding = holding
-        self._conflicts = conflicts
-        self._orphans = orphans
-        self._adapter = adapter
-        self._journal = journal
-        self._without_store = without_store
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
         """Take the queue lock of a message that is about to be stored.
@@ -84,7 +52,7 @@ class Enqueueing:
             LockStoreUnavailable: The store cannot be reached.
         """
         if attempt.passive:
-            self._deliveries.note_requeued(message.message_id)
+            self._parts.deliveries.note_requeued(message.message_id)
             return
         attempt.delay_ms = delay_ms or 0
         try:
@@ -95,19 +63,21 @@ class Enqueueing:
         except DuplicateMessage:
             raise
         except Exception as exc:
-            if self._deliveries.sent_by_dramatiq:
+            if self._parts.deliveries.sent_by_dramatiq:
                 # Raising would lose the message (a retry, a delayed one, the next step of a pipeline); where its
                 # options are wrong, the worker will say so and fail it.
-                self._journal.complain("not_locked", exc, message_id=message.message_id, actor_name=message.actor_name)
+                self._parts.journal.complain(
+                    "not_locked", exc, message_id=message.message_id, actor_name=message.actor_name
+                )
             elif isinstance(exc, UniqueError):
                 raise
             else:
                 what = f"could not lock message {message.message_id} of {message.actor_name!r}"
                 raise as_ours(exc, what) from exc
-        self._deliveries.note_requeued(message.message_id)
+        self._parts.deliveries.note_requeued(message.message_id)
 
     def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
-        claim = self._claims.of(message, sent=not self._deliveries.sent_by_dramatiq)
+        claim = self._parts.claims.of(message, sent=not self._parts.deliveries.sent_by_dramatiq)
         carry_durations(message)
         if claim is None:
             return
@@ -121,16 +91,16 @@ class Enqueueing:
             return
         match answer:
             case Superseded(by_id):
-                self._deliveries.note_superseded(message.message_id)
-                raise self._conflicts.superseded_at_enqueue(claim, message, by_id)
+                self._parts.deliveries.note_superseded(message.message_id)
+                raise self._parts.conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
                 self._give(claim.ticket.taken(), claim, message, attempt, taken=True)
-                self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
             case Replaced(holder):
                 ticket = claim.ticket.taken().with_outcome("replaced", holder_id=holder.message_id)
                 self._give(ticket, claim, message, attempt, taken=True, replaced=holder)
-                self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
-                self._journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
+                self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
             case Kept():
                 self._give(claim.ticket.taken(), claim, message, attempt)
             case Held() | Contested():
@@ -139,7 +109,7 @@ class Enqueueing:
     def _ask(self, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Ask for the queue lock, and settle what is found; ``Held`` goes on without it."""
         answer = self._acquire(claim, message, delay_ms)
-        if isinstance(answer, Held) and self._orphans.found(claim, answer):
+        if isinstance(answer, Held) and self._parts.orphans.found(claim, answer):
             answer = self._take_over(answer, claim, message, delay_ms)
         return self._meet(answer, claim, message, delay_ms) if isinstance(answer, Held) else answer
 
@@ -153,18 +123,18 @@ class Enqueueing:
         orphan: Holder | None = None,
     ) -> Acquired:
         hold_ms = claim.hold_ms(delay_ms or 0)
-        if not claim.again and not self._adapter.can_say:
+        if not claim.again and not self._parts.adapter.can_say:
             # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
             hold_ms = min(hold_ms, UNSTORED_MS)
         if claim.lock.queue is Until.EXPIRY:
             state = "v" if claim.ticket.marked else "f"
         else:
-            runs = not claim.first and self._deliveries.in_body(message.message_id)
-            state = "" if runs else "w" if claim.again or self._adapter.can_say else "n"
+            runs = not claim.first and self._parts.deliveries.in_body(message.message_id)
+            state = "" if runs else "w" if claim.again or self._parts.adapter.can_say else "n"
         if takeover is None:
-            takeover = self._conflicts.replaces_at_once(claim) and not claim.again
-        return self._store.acquire(
-            claim.request(message, self._adapter.broker_id(message)),
+            takeover = self._parts.conflicts.replaces_at_once(claim) and not claim.again
+        return self._parts.store.acquire(
+            claim.request(message, self._parts.adapter.broker_id(message)),
             hold_ms=hold_ms,
             state=state,
             takeover=takeover,
@@ -175,29 +145,29 @@ class Enqueueing:
         """Take the lock over from a holder whose message is gone, unless somebody was faster."""
         answer = self._acquire(claim, message, delay_ms, orphan=held.holder)
         if isinstance(answer, Taken):
-            self._orphans.reclaimed(claim, held)
+            self._parts.orphans.reclaimed(claim, held)
         return answer
 
     def _meet(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Settle a full lock; what comes back is how the message goes on all the same."""
         if claim.again and not self._may_be_merged(claim, held):
             return held  # Its own lock had lapsed, or was never taken; the start decides.
-        action = self._conflicts.action("client", claim, held.holder)
+        action = self._parts.conflicts.action("client", claim, held.holder)
         if claim.again and action in (Action.DISCARD, Action.REPLACE):
-            raise self._conflicts.merged(claim, message, held.holder)
+            raise self._parts.conflicts.merged(claim, message, held.holder)
         if action is Action.REPLACE:
             answer = self._acquire(claim, message, delay_ms, takeover=True)
             if not isinstance(answer, Held):
                 return answer
             held = answer
-        by_dramatiq = self._deliveries.sent_by_dramatiq
-        raise self._conflicts.at_enqueue(action, claim, message, held.holder, by_dramatiq=by_dramatiq)
+        by_dramatiq = self._parts.deliveries.sent_by_dramatiq
+        raise self._parts.conflicts.at_enqueue(action, claim, message, held.holder, by_dramatiq=by_dramatiq)
 
     def _may_be_merged(self, claim: Claim, held: Held) -> bool:
         """Whether a message that was accepted may leave its work to the holder: one that waits, and is stored."""
         if claim.lock.queue is not Until.START or claim.ticket.redelivered:
             return False
-        return self._orphans.is_stored(held.holder)
+        return self._parts.orphans.is_stored(held.holder)
 
     @staticmethod
     def _give(
@@ -218,8 +188,8 @@ class Enqueueing:
 
     def _enqueue_without_store(self, claim: Claim, message: Message[Any], error: LockStoreUnavailable) -> None:
         """Go on without a lock where the caller wants that, or where raising would lose the message."""
-        goes_on = self._without_store or self._deliveries.sent_by_dramatiq
-        self._journal.tell(
+        goes_on = self._parts.without_store or self._parts.deliveries.sent_by_dramatiq
+        self._parts.journal.tell(
             events.StoreError(
                 **claim.facts(),
                 operation="enqueue",
@@ -233,28 +203,28 @@ class Enqueueing:
 
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
         """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""
-        if attempt.claim is not None and attempt.taken and not self._adapter.can_say:
+        if attempt.claim is not None and attempt.taken and not self._parts.adapter.can_say:
             since_ms = int((time.monotonic() - attempt.since_s) * 1000)
-            self._holding.keep_in_full(attempt.claim, attempt.claim.hold_ms(attempt.delay_ms) - since_ms)
+            self._parts.holding.keep_in_full(attempt.claim, attempt.claim.hold_ms(attempt.delay_ms) - since_ms)
         if attempt.claim is not None and attempt.replaced is not None:
             self._settle_replaced(attempt.claim, attempt.replaced)
 
     def _settle_replaced(self, claim: Claim, old: Holder) -> None:
         """Take the message that was replaced out of the broker, or have a worker skip it when it comes up."""
-        withdrawn = self._adapter.withdraw(old.queue_name, old.broker_id)
+        withdrawn = self._parts.adapter.withdraw(old.queue_name, old.broker_id)
         if withdrawn is None:
-            self._holding.confirm(claim, old.message_id)
+            self._parts.holding.confirm(claim, old.message_id)
             return
-        old_claim = self._claims.to_let_go(withdrawn)
+        old_claim = self._parts.claims.to_let_go(withdrawn)
         if old_claim is not None:
-            self._conflicts.superseded(old_claim, withdrawn, claim.ticket.message_id)
-        self._holding.forget(claim, old.message_id)
+            self._parts.conflicts.superseded(old_claim, withdrawn, claim.ticket.message_id)
+        self._parts.holding.forget(claim, old.message_id)
 
     def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """Give back the lock of a message that was not stored."""
-        self._deliveries.note_requeued(message.message_id, requeued=False)
+        self._parts.deliveries.note_requeued(message.message_id, requeued=False)
         if attempt.claim is not None and attempt.taken:
-            self._holding.give_back(attempt.claim, attempt.replaced)
+            self._parts.holding.give_back(attempt.claim, attempt.replaced)
 
 
 def _asks_at_enqueue(claim: Claim) -> bool:

@@ -19,7 +19,7 @@ import dramatiq.middleware
 from dramatiq import Broker, Message
 from dramatiq.broker import MessageProxy
 
-from dramatiq_unique.claims import Claim
+from dramatiq_unique.claim import Claim
 from dramatiq_unique.store import Holder
 
 

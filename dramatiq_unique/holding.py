@@ -10,7 +10,7 @@ from dramatiq import Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
-from dramatiq_unique.claims import Claim
+from dramatiq_unique.claim import Claim
 from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.journal import Journal, where_raised

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
-from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LockType, Until
-from dramatiq_unique.signatures import is_asynchronous, takes
+from dramatiq_unique.option_values import PARSERS, guess, one_of
 from dramatiq_unique.strategies import Strategy
 
 
@@ -61,91 +60,7 @@ class LockOptions:
     lock_info: bool
 
 
-def _guess(word: object, known: Iterable[str]) -> str:
-    """End a sentence with what was probably meant."""
-    close = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _one_of(value: object, known: Mapping[str, object]) -> str:
-    if isinstance(value, str) and value in known:
-        return value
-    raise ValueError(f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{_guess(value, known)}")
-
-
-def _plain(value: object) -> object:
-    if is_asynchronous(value):
-        raise ValueError("must be a plain function: nobody would await this one")
-    return value
-
-
-def _parse_ttl(value: object) -> object:
-    return _plain(value) if value is None or callable(value) else to_ms(value)
-
-
-def _parse_wait(value: object) -> object:
-    return to_ms(value, zero=True)
-
-
-def _parse_count(value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"must be a whole number, {least} or more, not {value!r}")
-    return value
-
-
-def _parse_limit(value: object) -> object:
-    return _parse_count(value, 1)
-
-
-def _parse_optional_count(value: object) -> object:
-    return None if value is None else _parse_count(value, 0)
-
-
-def _parse_flag(value: object) -> object:
-    if not isinstance(value, bool):
-        raise ValueError(f"must be True or False, not {value!r}")  # noqa: TRY004 - one kind of error for every wrong value
-    return value
-
-
-def _parse_names(value: object) -> object:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        raise ValueError(f"must be a list of parameter names, not the string {value!r}; did you mean [{value!r}]?")  # noqa: TRY004 - one kind of error for every wrong value
-    if not isinstance(value, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"must be a list of parameter names, not {value!r}")
-    return tuple(sorted(set(value)))
-
-
-def _parse_key(value: object) -> object:
-    if value is None or callable(value) or isinstance(value, str):
-        return _plain(value)
-    raise ValueError(f"must be a callable of the actor's arguments, or the name of a method, not {value!r}")
-
-
-def _parse_hook(value: object) -> object:
-    if value is not None and not callable(value):
-        raise ValueError(f"must be callable, not {value!r}")
-    if value is not None and not (takes(value, None) or takes(value)):
-        raise ValueError("is called with the message or with nothing, and takes neither")
-    return _plain(value)
-
-
-_PARSERS: dict[str, tuple[object, Callable[[object], object]]] = {
-    "lock_ttl": (None, _parse_ttl),
-    "lock_timeout": (0, _parse_wait),
-    "lock_limit": (1, _parse_limit),
-    "lock_args": (None, _parse_names),
-    "lock_args_method": (None, _parse_key),
-    "unique_across_queues": (False, _parse_flag),
-    "unique_across_actors": (False, _parse_flag),
-    "reschedule_delay": (5, _parse_wait),
-    "reschedule_limit": (None, _parse_optional_count),
-    "after_unlock": (None, _parse_hook),
-    "lock_info": (False, _parse_flag),
-}
-
-OPTION_NAMES: frozenset[str] = frozenset(_PARSERS) | {"lock", "on_conflict"}
+OPTION_NAMES: frozenset[str] = frozenset(PARSERS) | {"lock", "on_conflict"}
 """Every option that an actor may carry."""
 
 
@@ -179,10 +94,10 @@ class OptionRules:
     ) -> None:
         for name in defaults.keys() - OPTION_NAMES:
             known = (*OPTION_NAMES, *_OTHER_ARGUMENTS)
-            raise InvalidLockOptions(f"UniqueMiddleware: there is no argument {name!r}{_guess(name, known)}")
+            raise InvalidLockOptions(f"UniqueMiddleware: there is no argument {name!r}{guess(name, known)}")
         self.lock_types = {row.name: row for row in lock_types}
         self.strategies = strategies
-        built_in: dict[str, object] = {name: parse(default) for name, (default, parse) in _PARSERS.items()}
+        built_in: dict[str, object] = {name: parse(default) for name, (default, parse) in PARSERS.items()}
         self._defaults = self._stack(
             built_in | {"lock": None, "client": None, "server": None}, self._parse("UniqueMiddleware", defaults)
         )
@@ -215,7 +130,7 @@ class OptionRules:
         parsed = self._parse(where, given)
         method = actor.method("after_unlock")
         if method is not None and parsed.get("after_unlock") is None:
-            parsed["after_unlock"] = _parse_hook(method)
+            parsed["after_unlock"] = PARSERS["after_unlock"][1](method)
         return parsed
 
     def for_message(
@@ -249,7 +164,7 @@ class OptionRules:
                 elif name == "on_conflict":
                     parsed.update(self._parse_conflict(given[name]))
                 else:
-                    parsed[name] = _PARSERS[name][1](given[name])
+                    parsed[name] = PARSERS[name][1](given[name])
             except ValueError as exc:
                 raise InvalidLockOptions(f"{where}: option {name} {exc}") from None
         if all(parsed.get(name) is not None for name in _EITHER_OR):
@@ -261,21 +176,21 @@ class OptionRules:
     def _parse_lock(self, value: object) -> LockType | None:
         if value is None or value is False:
             return None
-        return self.lock_types[_one_of(value, self.lock_types)]
+        return self.lock_types[one_of(value, self.lock_types)]
 
     def _parse_conflict(self, value: object) -> dict[str, object]:
         if value is None:
             return {"client": None, "server": None}
         if not isinstance(value, dict):
-            name = _one_of(value, self.strategies)
+            name = one_of(value, self.strategies)
             return {"client": name, "server": name}
         sides: dict[str, object] = {}
         for side, name in value.items():
             if side not in ("client", "server"):
                 raise ValueError(
-                    f"knows the sides 'client' and 'server', not {side!r}{_guess(side, ('client', 'server'))}"
+                    f"knows the sides 'client' and 'server', not {side!r}{guess(side, ('client', 'server'))}"
                 )
-            sides[side] = None if name is None else _one_of(name, self.strategies)
+            sides[side] = None if name is None else one_of(name, self.strategies)
         if sides.get("server") == "replace":
             raise ValueError(
                 "cannot be 'replace' on the server side, where the message is already taken from the queue; "
@@ -316,7 +231,7 @@ def _fit_names(names: tuple[str, ...] | None, actor: ActorFacts) -> tuple[str, .
         if name not in parameters:
             raise ValueError(
                 f"names {name!r}, and the actor has the parameters "
-                f"{', '.join(map(repr, parameters)) or '(none)'}{_guess(name, parameters)}"
+                f"{', '.join(map(repr, parameters)) or '(none)'}{guess(name, parameters)}"
             )
     return names
 

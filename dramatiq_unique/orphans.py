@@ -6,7 +6,7 @@ broker, or between two queues.
 
 from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
-from dramatiq_unique.claims import Claim
+from dramatiq_unique.claim import Claim
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.store import Held, Holder, RedisStore
 

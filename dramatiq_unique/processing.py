@@ -11,16 +11,14 @@ from dramatiq.broker import MessageProxy
 from dramatiq.middleware import MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
-from dramatiq_unique.brokers import REJECTED, BrokerAdapter
-from dramatiq_unique.claims import Claim, Claims, stamp
-from dramatiq_unique.conflicts import Conflicts
-from dramatiq_unique.deliveries import Deliveries, Delivery
+from dramatiq_unique.brokers import REJECTED
+from dramatiq_unique.claim import Claim
+from dramatiq_unique.claims import stamp
+from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable, as_ours
-from dramatiq_unique.holding import Holding
-from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import Until
-from dramatiq_unique.orphans import Orphans
-from dramatiq_unique.store import Begun, Contested, Found, Held, Holder, Kind, RedisStore, Running, Started, Superseded
+from dramatiq_unique.parts import Parts
+from dramatiq_unique.store import Begun, Contested, Found, Held, Holder, Kind, Running, Started, Superseded
 
 
 __all__ = ["Processing"]
@@ -34,42 +32,11 @@ class Processing:
     """The transitions of messages that are delivered to this process.
 
     Arguments:
-        store: The locks.
-        claims: What messages ask for.
-        deliveries: What runs in this process.
-        holding: Keeps and lets go of what deliveries hold.
-        conflicts: Settles full locks.
-        orphans: Asks after holders whose message may be gone.
-        adapter: Knows the broker's own ids.
-        journal: Where facts are told.
-        lease_ms: The lease of a run lock, in milliseconds.
-        without_store: Whether messages go on without a lock where the store cannot be reached.
+        parts: What it works with.
     """
 
-    def __init__(
-        self,
-        *,
-        store: RedisStore,
-        claims: Claims,
-        deliveries: Deliveries,
-        holding: Holding,
-        conflicts: Conflicts,
-        orphans: Orphans,
-        adapter: BrokerAdapter,
-        journal: Journal,
-        lease_ms: int,
-        without_store: bool,
-    ) -> None:
-        self._store = store
-        self._claims = claims
-        self._deliveries = deliveries
-        self._holding = holding
-        self._conflicts = conflicts
-        self._orphans = orphans
-        self._adapter = adapter
-        self._journal = journal
-        self._lease_ms = lease_ms
-        self._without_store = without_store
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def start(self, message: MessageProxy) -> None:
         """Settle the locks of a delivery before its actor runs.
@@ -83,7 +50,7 @@ class Processing:
             InvalidLockOptions: Its options are wrong, or do not fit its arguments.
             LockStoreUnavailable: The store cannot be reached.
         """
-        delivery = self._deliveries.open(message.message_id)
+        delivery = self._parts.deliveries.open(message.message_id)
         if message.options.get(REJECTED):
             message.fail()
             raise SkipMessage("rejected at enqueue")
@@ -97,7 +64,7 @@ class Processing:
         delivery.in_body = True
 
     def _start(self, delivery: Delivery, message: MessageProxy) -> None:
-        claim = delivery.claim = self._claims.of(message)
+        claim = delivery.claim = self._parts.claims.of(message)
         if claim is None or not _asks_at_start(claim):
             return
         # Noted before the store is asked: an Interrupt may land in between, and then the ack has to let go.
@@ -105,45 +72,45 @@ class Processing:
         try:
             begun = self._begin(claim, delivery, message)
         except LockStoreUnavailable as exc:
-            consequence = "unlocked" if self._without_store else "failed"
-            self._journal.tell(
+            consequence = "unlocked" if self._parts.without_store else "failed"
+            self._parts.journal.tell(
                 events.StoreError(**claim.facts(), operation="start", error=str(exc), consequence=consequence)
             )
-            if self._without_store:
+            if self._parts.without_store:
                 return
             raise
         if not isinstance(begun, Started):
             delivery.run_held = delivery.queue_held = False
         match begun:
             case Superseded(by_id):
-                self._deliveries.note_superseded(message.message_id)
-                self._conflicts.superseded(claim, message, by_id)
+                self._parts.deliveries.note_superseded(message.message_id)
+                self._parts.conflicts.superseded(claim, message, by_id)
                 raise SkipMessage(f"message {by_id} took its place")
             case Contested(by_id):
-                self._conflicts.put_back_for_now(claim, message, by_id, "replacement", _CONTESTED_MS)
+                self._parts.conflicts.put_back_for_now(claim, message, by_id, "replacement", _CONTESTED_MS)
                 raise SkipMessage(f"message {by_id} is about to take its place")
             case Running(left_ms):
                 left_ms = max(left_ms, _PUT_BACK_AT_LEAST_MS)
-                self._conflicts.put_back_for_now(claim, message, message.message_id, "redelivery", left_ms)
+                self._parts.conflicts.put_back_for_now(claim, message, message.message_id, "redelivery", left_ms)
                 raise SkipMessage("an earlier delivery of it may be running yet")
             case Held(holder):
-                action = self._conflicts.action("server", claim, holder)
-                raise self._conflicts.at_start(action, claim, message, holder)
+                action = self._parts.conflicts.action("server", claim, holder)
+                raise self._parts.conflicts.at_start(action, claim, message, holder)
             case Started(found):
                 self._started(claim, delivery, message, found)
 
     def _begin(self, claim: Claim, delivery: Delivery, message: MessageProxy) -> Begun:
         """Ask the store, and wait for a run lock as long as ``lock_timeout`` allows."""
         begun = self._begin_once(claim, delivery, message)
-        if isinstance(begun, Held) and self._orphans.found(claim, begun):
+        if isinstance(begun, Held) and self._parts.orphans.found(claim, begun):
             held, begun = begun, self._begin_once(claim, delivery, message, orphan=begun.holder)
             if isinstance(begun, Started):
-                self._orphans.reclaimed(claim, held)
+                self._parts.orphans.reclaimed(claim, held)
         timeout_s = claim.options.lock_timeout / 1000
         if not isinstance(begun, Held) or not claim.lock.run or not timeout_s:
             return begun
         until_s = time.monotonic() + timeout_s
-        with self._store.releases(claim.ticket.digest) as wait:
+        with self._parts.store.releases(claim.ticket.digest) as wait:
             while True:
                 begun = self._begin_once(claim, delivery, message)
                 left_s = until_s - time.monotonic()
@@ -155,12 +122,12 @@ class Processing:
     def _begin_once(
         self, claim: Claim, delivery: Delivery, message: MessageProxy, *, orphan: Holder | None = None
     ) -> Begun:
-        return self._store.begin(
-            claim.request(message, self._adapter.broker_id(message)),
+        return self._parts.store.begin(
+            claim.request(message, self._parts.adapter.broker_id(message)),
             token=delivery.token,
             queue=_queue_at_start(claim),
             run=claim.lock.run,
-            lease_ms=claim.lease_ms(self._lease_ms),
+            lease_ms=claim.lease_ms(self._parts.lease_ms),
             hold_ms=claim.hold_ms(),
             orphan=orphan,
         )
@@ -169,19 +136,19 @@ class Processing:
         lock, ticket = claim.lock, claim.ticket
         lapsed = ticket.held and found is not Found.MINE
         taken = found is Found.FREE and _queue_at_start(claim) in ("end", "take")
-        lease_ms = claim.lease_ms(self._lease_ms)
+        lease_ms = claim.lease_ms(self._parts.lease_ms)
         if lapsed:
-            self._journal.tell(events.Lapsed(**claim.facts()))
+            self._parts.journal.tell(events.Lapsed(**claim.facts()))
         if taken:
-            self._holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms())
+            self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms())
         if lock.run:
-            self._holding.tell_locked(claim, Kind.RUN, lease_ms)
-        self._holding.hold(claim, delivery, lease_ms)
+            self._parts.holding.tell_locked(claim, Kind.RUN, lease_ms)
+        self._parts.holding.hold(claim, delivery, lease_ms)
         if claim.first or taken or ticket.redelivered:
             # What travels on with a retry: that this is no first send, and what it has.
             stamp(message, replace(ticket, held=ticket.held or taken, waits=False, redelivered=False))
         if lock.queue is Until.START and found is Found.MINE:
-            self._holding.released(claim, message, queue=True, run=False)
+            self._parts.holding.released(claim, message, queue=True, run=False)
 
     def finish(self, message: MessageProxy, exception: BaseException | None) -> None:
         """Let go of what ends with the actor, however it ended. Doing it twice is nothing.
@@ -190,12 +157,12 @@ class Processing:
             message: The delivered message.
             exception: What it raised, if it did.
         """
-        self._deliveries.body_ended()
-        delivery = self._deliveries.here(message.message_id)
+        self._parts.deliveries.body_ended()
+        delivery = self._parts.deliveries.here(message.message_id)
         if delivery is not None and delivery.claim is not None:
             # A job that sent its own message again goes on under its lock.
             succeeded = exception is None and not message.failed and not delivery.requeued
-            self._holding.let_go(
+            self._parts.holding.let_go(
                 delivery.claim, message, delivery, queue=succeeded and delivery.queue_held, run=delivery.run_held
             )
 
@@ -209,28 +176,30 @@ class Processing:
         try:
             self._end(message, dead=dead)
         except Exception as exc:  # noqa: BLE001 - a message that is never acked is worse than a lock that lapses
-            self._journal.complain("not_let_go", exc, message_id=message.message_id, actor_name=message.actor_name)
+            self._parts.journal.complain(
+                "not_let_go", exc, message_id=message.message_id, actor_name=message.actor_name
+            )
 
     def _end(self, message: MessageProxy, *, dead: bool) -> None:
-        goes_on = message.queue_name.endswith(".DQ") or self._deliveries.was_requeued(message.message_id)
+        goes_on = message.queue_name.endswith(".DQ") or self._parts.deliveries.was_requeued(message.message_id)
         ended = dead or not goes_on
-        delivery = self._deliveries.here(message.message_id)
-        claim = (delivery and delivery.claim) or self._claims.to_let_go(message)
+        delivery = self._parts.deliveries.here(message.message_id)
+        claim = (delivery and delivery.claim) or self._parts.claims.to_let_go(message)
         if claim is None:
             return
         queue, run = claim.ticket.held and claim.lets_queue_lock_go, False
         if delivery is not None:
             queue = delivery.queue_held or (queue and not delivery.settled)
             run = delivery.run_held
-        self._holding.let_go(claim, message, delivery, queue=queue and ended, run=run)
+        self._parts.holding.let_go(claim, message, delivery, queue=queue and ended, run=run)
 
     def close(self, message: MessageProxy) -> None:
         """Forget a delivery once the broker was told."""
-        if self._deliveries.take_superseded(message.message_id):
-            claim = self._claims.to_let_go(message)
+        if self._parts.deliveries.take_superseded(message.message_id):
+            claim = self._parts.claims.to_let_go(message)
             if claim is not None:
-                self._holding.forget(claim, message.message_id)
-        self._deliveries.close(message.message_id)
+                self._parts.holding.forget(claim, message.message_id)
+        self._parts.deliveries.close(message.message_id)
 
 
 def _asks_at_start(claim: Claim) -> bool:

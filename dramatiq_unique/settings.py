@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dramatiq_unique.claims import SHORTEST_LEASE_MS
+from dramatiq_unique.claim import SHORTEST_LEASE_MS
 from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType

@@ -1,4 +1,4 @@
-"""Send one e-mail a day: a user who signs in five times today gets one digest.
+"""Send one e-mail a day: a user who signs in five times today gets one summary.
 
     python examples/daily_email.py
 
@@ -25,15 +25,15 @@ mails: list[str] = []
 
 
 @dramatiq.actor(lock="until_expired", lock_ttl=timedelta(days=1), lock_args=["user_id"])
-def mail_digest(user_id: str, sign_in: str) -> None:
-    """Mail the digest; `sign_in` does not count in the lock."""
+def mail_summary(user_id: str, sign_in: str) -> None:
+    """Mail the summary; `sign_in` does not count in the lock."""
     mails.append(user_id)
     print(f"  mailed {user_id}, who signed in at {sign_in}")
 
 
 def sign_in(user_id: str, at: str) -> None:
     """Do what the web request would do."""
-    message = mail_digest.send(user_id, at)
+    message = mail_summary.send(user_id, at)
     print(f"  {user_id} signs in at {at}: {outcome(message).action}")
 
 

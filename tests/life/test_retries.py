@@ -177,7 +177,9 @@ def test_a_message_never_conflicts_with_itself(rig: Rig) -> None:
     )
     for number in range(200):
         actor.send(number)
-    rig.drain(threads=8)
+    rig.start(threads=8)
+    eventually(lambda: len(done) >= 200, 40)
+    rig.drain()
     assert sorted(done) == list(range(200))
     assert rig.told("refused") == []
     assert rig.dead_letters() == []

@@ -85,10 +85,10 @@ class TestImports:
         assert ours(f"{PACKAGE}.{module}") == set()
 
     def test_options_know_the_words_only(self) -> None:
-        """Durations, errors, lock types, signatures, strategies; neither Dramatiq nor Redis."""
+        """Values, durations, errors, lock types, signatures, strategies; neither Dramatiq nor Redis."""
         module = f"{PACKAGE}.options"
 
-        assert ours(module) <= {"durations", "errors", "lock_types", "signatures", "strategies"}
+        assert ours(module) <= {"durations", "errors", "lock_types", "option_values", "signatures", "strategies"}
         assert not others(module) & {"dramatiq", "redis"}
 
     def test_the_digest_knows_options(self) -> None:
