@@ -108,6 +108,10 @@ class Enqueueing:
 
     def _ask(self, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Ask for the queue lock, and settle what is found; ``Held`` goes on without it."""
+        delivery = self._parts.deliveries.here(message.message_id)
+        if delivery is not None:
+            # Noted before the store is asked: an Interrupt may land in between, and then the ack has to let go.
+            delivery.queue_held = claim.lets_queue_lock_go
         answer = self._acquire(claim, message, delay_ms)
         if isinstance(answer, Held) and self._parts.orphans.found(claim, answer):
             answer = self._take_over(answer, claim, message, delay_ms)

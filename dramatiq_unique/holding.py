@@ -132,8 +132,9 @@ class Holding:
             )
 
     def worker_boots(self) -> None:
-        """Count a worker of this process."""
+        """Count a worker of this process, and be ready to keep what it will hold."""
         self._workers += 1
+        self._keeper.start()
 
     def worker_is_down(self) -> None:
         """Stop keeping once the last worker has shut down; what could not be let go is tried once more."""

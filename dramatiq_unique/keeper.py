@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.store import Lease
@@ -59,44 +60,53 @@ class Keeper:
 
     def _reset(self) -> None:
         self._pid = os.getpid()
-        self._wake = threading.Condition()
+        # A queue written in C: worker threads ring with it, and an Interrupt that lands there leaves no lock taken.
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._leases: dict[Lease, None] = {}
         self._pending: deque[Pending] = deque(maxlen=_MOST_PENDING)
-        self._due_s = 0.0
-        self._stopping = False
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread, if it does not run: at worker boot, so that no worker thread has to."""
+        self._forget_parent()
+        if self._runs:
+            return
+        with self._starting:
+            if not self._runs:
+                self._stop = threading.Event()
+                name = "dramatiq-unique-keeper"
+                self._thread = threading.Thread(target=self._run, args=(self._stop,), name=name, daemon=True)
+                self._thread.start()
+
+    @property
+    def _runs(self) -> bool:
+        return self._thread is not None and self._thread.is_alive() and not self._stop.is_set()
 
     def hold(self, lease: Lease) -> None:
         """Renew a lease from now on."""
-        self._start()
-        with self._wake:
-            due_s = time.monotonic() + lease.lease_ms / 3000
-            self._due_s = min(self._due_s, due_s) if self._busy else due_s
-            self._leases[lease] = None
-            self._wake.notify()
+        self.start()
+        self._leases[lease] = None
+        self._bell.put(None)
 
     def drop(self, lease: Lease) -> None:
         """Renew a lease no longer."""
         self._forget_parent()
-        with self._wake:
-            self._leases.pop(lease, None)
+        self._leases.pop(lease, None)
 
     def later(self, pending: Pending) -> None:
         """Make a release good in the background; beyond 10,000 the oldest is left to expire."""
-        self._start()
-        with self._wake:
-            due_s = time.monotonic() + _MAKE_GOOD_EVERY_S
-            self._due_s = min(self._due_s, due_s) if self._busy else due_s
-            self._pending.append(pending)
-            self._wake.notify()
+        self.start()
+        self._pending.append(pending)
+        self._bell.put(None)
 
     def stop(self) -> None:
         """End the thread; what is pending is tried once more."""
         self._forget_parent()
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-            thread = self._thread
+        thread = self._thread
+        self._stop.set()
+        self._bell.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         self._make_good()
@@ -106,42 +116,35 @@ class Keeper:
         if self._pid != os.getpid():
             self._reset()
 
-    @property
-    def _busy(self) -> bool:
-        return bool(self._leases or self._pending)
-
-    def _start(self) -> None:
-        self._forget_parent()
-        with self._wake:
-            if self._thread is None or not self._thread.is_alive():
-                self._stopping = False
-                self._thread = threading.Thread(target=self._run, name="dramatiq-unique-keeper", daemon=True)
-                self._thread.start()
-
-    def _run(self) -> None:
-        while self._wait_until_due():
-            self._renew_all()
-            self._make_good()
-
-    def _wait_until_due(self) -> bool:
-        with self._wake:
-            while not self._stopping:
-                left_s = self._due_s - time.monotonic()
-                if not self._busy:
-                    self._wake.wait()
-                elif left_s > 0:
-                    self._wake.wait(left_s)
+    def _run(self, stop: threading.Event) -> None:
+        due_s: float | None = None
+        while not stop.is_set():
+            due_s = self._next_due_s(due_s)
+            left_s = None if due_s is None else due_s - time.monotonic()
+            if left_s is None or left_s > 0:
+                try:
+                    self._bell.get(timeout=left_s)
+                except Empty:
+                    pass
                 else:
-                    intervals_s = [lease.lease_ms / 3000 for lease in self._leases]
-                    self._due_s = time.monotonic() + min(intervals_s, default=_MAKE_GOOD_EVERY_S)
-                    if self._pending:
-                        self._due_s = min(self._due_s, time.monotonic() + _MAKE_GOOD_EVERY_S)
-                    return True
-            return False
+                    continue  # Something new: it may be due earlier.
+            if not stop.is_set():
+                due_s = None
+                self._renew_all()
+                self._make_good()
+
+    def _next_due_s(self, due_s: float | None) -> float | None:
+        """Say when there is something to do, no later than said before; ``None``: nothing to do."""
+        intervals_s = [lease.lease_ms / 3000 for lease in list(self._leases)]
+        if self._pending:
+            intervals_s.append(_MAKE_GOOD_EVERY_S)
+        if not intervals_s:
+            return None
+        next_s = time.monotonic() + min(intervals_s)
+        return next_s if due_s is None else min(due_s, next_s)
 
     def _renew_all(self) -> None:
-        with self._wake:
-            leases = list(self._leases)
+        leases = list(self._leases)
         if not leases:
             return
         try:
@@ -152,9 +155,7 @@ class Keeper:
         for lease, was_kept in zip(leases, kept, strict=True):
             if was_kept:
                 continue
-            with self._wake:
-                still_runs = self._leases.pop(lease, lease) is None
-            if still_runs:  # Let go in the meantime, it was not lost.
+            if self._leases.pop(lease, lease) is None:  # Else it was let go in the meantime, and not lost.
                 self._on_lost(lease)
 
     def _make_good(self) -> None:

@@ -84,4 +84,4 @@ def dramatiq_worker(url: str, *, processes: int = 1, threads: int = 4, **more: s
     try:
         yield worker
     finally:
-        worker.shut_down()
+        worker.kill()

@@ -143,8 +143,8 @@ class TestImports:
 
 STANDARD = {
     "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib",
-    "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "random", "re",
-    "secrets", "socket", "threading", "time", "traceback", "types", "typing", "uuid", "weakref", "__future__",
+    "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "queue", "random",
+    "re", "secrets", "socket", "threading", "time", "traceback", "types", "typing", "uuid", "weakref", "__future__",
 }  # fmt: skip
 """What may be used of the standard library."""
 

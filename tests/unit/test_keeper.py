@@ -251,9 +251,8 @@ class TestMakingGood:
         bounded = Keeper(bench.renew, bench.lost.append, lambda *_: None)
         releases = [Release(bench) for _ in range(5)]
 
-        with bounded._wake:  # its thread makes none in between
-            for release in releases:
-                bounded.later(Pending(release, FOREVER_S))
+        for release in releases:  # Its thread makes the first of them a second later.
+            bounded.later(Pending(release, FOREVER_S))
         bounded.stop()
 
         assert [release.made for release in releases] == [0, 0, 1, 1, 1]
@@ -383,7 +382,7 @@ keeper.later(Pending(lambda: print("made by", os.getpid() == parent and "the par
 parent = os.getpid()
 if {lock_held}:
     taken = threading.Event()
-    threading.Thread(target=lambda: (keeper._wake.acquire(), taken.set()), daemon=True).start()
+    threading.Thread(target=lambda: (keeper._starting.acquire(), taken.set()), daemon=True).start()
     taken.wait()
 pid = os.fork()
 if pid == 0:
