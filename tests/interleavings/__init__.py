@@ -1,0 +1,1 @@
+"""Random interleavings of everything that can happen to messages and their locks."""

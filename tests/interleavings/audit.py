@@ -1,0 +1,358 @@
+"""What must hold, checked while it happens: at each call of the lock store, each event, each ack, each end.
+
+The audit knows which thread acts on behalf of which message, and looks at the locks in Redis past the package before
+and after each call. So it needs no model of the scripts: a lock that goes must have been let go by its owner, or have
+been taken from a message that waits (``replace``) or is gone (an orphan), and nothing else.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from dramatiq_unique import DuplicateMessage, LockStoreUnavailable, outcome
+from dramatiq_unique.events import Event
+from tests.interleavings.clock import Clock
+from tests.interleavings.errands import Errand
+from tests.interleavings.locks import Locks, Record
+from tests.interleavings.plan import Plan
+from tests.interleavings.post import Post
+from tests.interleavings.process import Process
+
+
+__all__ = ["AT_START", "Audit"]
+
+AT_START = ("until_executing", "until_and_while_executing")
+"""The lock types whose queue lock goes at the start."""
+
+RUNS = ("while_executing", "until_and_while_executing")
+"""Those that have a run lock."""
+
+_LONG_MS = 24 * 3600 * 1000
+
+
+class Audit:
+    """Finds what is wrong.
+
+    Args:
+        plan: What the world is made of.
+        clock: Its clock.
+        post: Its broker.
+    """
+
+    def __init__(self, plan: Plan, clock: Clock, post: Post) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.post = post
+        self.faults: list[str] = []
+        self.running: list[Errand] = []
+        self.owed: set[str] = set()
+        """Messages whose lock a process owed to let go of when it was killed."""
+        self.traced: set[str] = set()
+        """Messages that a process would have forgotten, had it not been killed."""
+        self.misplaced: set[str] = set()
+        """Messages that were about to be put elsewhere when the process was killed: their lock says that they were."""
+        self.lost_sends: set[str] = set()
+        """Messages whose sender was killed, or heard of an error although Redis had done its part."""
+        self.unlocked: set[str] = set()
+        """Messages that went on without a lock, as far as anybody knows."""
+        self.ever_stored: set[str] = set()
+
+    def wrong(self, text: str) -> None:
+        """Note a fault."""
+        self.faults.append(text)
+
+    # At each call of the lock store
+
+    def called(self, process: Process, errand: Errand, before: Locks, after: Locks) -> None:
+        """Check what one call has changed."""
+        errand.met.update(_ids(before), _ids(after))
+        for key in after.lasting:
+            self.wrong(f"{key} has no expiry")
+        for old, new, change in ((before.queue, after.queue, self._queue), (before.run, after.run, self._run)):
+            for digest in old.keys() | new.keys():
+                was, now = self._alive(old.get(digest, {})), self._alive(new.get(digest, {}))
+                if len(now) > self.plan.limit:
+                    self.wrong(f"{len(now)} holders of one lock: {sorted(now)}")
+                if was != now:
+                    change(process, errand, was, now)
+
+    def _alive(self, holders: Mapping[str, Record]) -> dict[str, Record]:
+        return {id_: record for id_, record in holders.items() if record.deadline_ms > self.clock.now_ms}
+
+    def _queue(self, process: Process, errand: Errand, was: dict[str, Record], now: dict[str, Record]) -> None:
+        mine = errand.message_id
+        for id_ in was.keys() - now.keys():
+            if not self._may_go(process, errand, id_, was[id_], now):
+                self.wrong(f"{errand.thread} let go of the queue lock of {id_} in the {errand.kind} of {mine}")
+        for id_ in now.keys() - was.keys():
+            restored = errand.kind == "send" and mine in was and mine not in now
+            if id_ != mine and not restored and not (errand.kind == "keep" and process.owed):
+                self.wrong(f"{errand.thread} took a queue lock for {id_} in the {errand.kind} of {mine}")
+        for id_ in was.keys() & now.keys():
+            self._stays(process, errand, id_, was[id_], now[id_])
+
+    def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
+        if errand.kind == "keep":
+            return id_ in process.owed
+        if errand.kind == "flush":
+            return id_ in errand.listed
+        if id_ == errand.message_id:
+            return self._may_let_go(errand)
+        if errand.message_id in now and self.plan.client == "replace" and record.state in "wnv":
+            errand.replaced.add(id_)
+            if not self._is_stored(id_):
+                self.traced.add(id_)  # A window whose message was skipped or rejected by others: it never comes up.
+            return True
+        if self.plan.broker == "telling" and record.state in "wnr":
+            return id_ in self.misplaced or not self._is_stored(id_)
+        return False
+
+    def _is_stored(self, message_id: str) -> bool:
+        return any(letter.message_id == message_id for letter in self.post.letters())
+
+    def _may_let_go(self, errand: Errand) -> bool:
+        """Tell whether the time has come that a message lets its own queue lock go."""
+        if errand.kind == "send":
+            return errand.error is None and errand.result is None  # It gives back what it took.
+        if errand.kind == "move" or self.plan.lock == "until_expired":
+            return False
+        if self.plan.lock in AT_START:
+            return True
+        return not errand.went_on and (errand.ran == "returned" or errand.settling)
+
+    def _stays(self, process: Process, errand: Errand, id_: str, was: Record, now: Record) -> None:
+        if was == now:
+            return
+        if self.plan.lock == "until_expired" and self.plan.ttl_s and now.deadline_ms > was.deadline_ms:
+            grown_ms = now.deadline_ms - now.since_ms - self.plan.ttl_s * 1000
+            if grown_ms > self.clock.now_ms - errand.began_ms:  # What passed on the way cannot be known.
+                self.wrong(f"the window of {id_} was stretched by {grown_ms} ms")
+        if now.deadline_ms < was.deadline_ms:
+            self.wrong(f"the lock of {id_} was cut short")
+        asked_after = (was.deadline_ms, was.state) == (now.deadline_ms, now.state) and self.plan.broker == "telling"
+        kept = errand.kind == "keep" and (id_ in process.owed or self._runs_in(process, id_))
+        if id_ != errand.message_id and not asked_after and not kept:
+            self.wrong(f"{errand.thread} changed the queue lock of {id_} in the {errand.kind} of {errand.message_id}")
+
+    def _run(self, process: Process, errand: Errand, was: dict[str, Record], now: dict[str, Record]) -> None:
+        for id_ in was.keys() | now.keys():
+            old, new = was.get(id_), now.get(id_)
+            if old == new:
+                continue
+            if old is not None and (new is None or new.token != old.token):
+                owed = errand.kind == "keep" and old.token in process.tokens and id_ in process.owed
+                if not owed and old.token not in errand.tokens:
+                    self.wrong(f"{errand.thread} let go of the run lock of another delivery, of {id_}")
+            if new is not None and (old is None or new.token != old.token):
+                if errand.kind != "run" or id_ != errand.message_id:
+                    self.wrong(f"{errand.thread} took a run lock for {id_} in the {errand.kind} of {errand.message_id}")
+                errand.tokens.add(new.token)
+                process.tokens.add(new.token)
+            elif new is not None and old is not None:
+                for other in self.running:
+                    if new.token in other.tokens:
+                        other.lease_until_ms = max(other.lease_until_ms, new.deadline_ms)
+
+    def _runs_in(self, process: Process, id_: str) -> bool:
+        return any(other.message_id == id_ and other.kind == "run" for other in process.doing())
+
+    # At each event
+
+    def heard(self, process: Process, errand: Errand | None, event: Event, locks: Locks) -> None:
+        """Check what is told against what stands in Redis."""
+        if errand is None:
+            self.wrong(f"{event.name} told by nobody")
+            return
+        errand.told.append(event)
+        errand.digest = event.digest
+        check = getattr(self, f"_{event.name}", None)
+        if check is not None:
+            check(process, errand, event, locks)
+        holder_id = getattr(event, "holder_id", None)
+        strategy = getattr(event, "strategy", "")
+        if holder_id is not None and event.name != "reclaimed" and strategy != "replacement":
+            again = strategy == "redelivery"
+            record = locks.alive("run", event.message_id, self.clock.now_ms)
+            if (holder_id == event.message_id) != again or (again and record and record.token in errand.tokens):
+                self.wrong(f"{event.name}: {event.message_id} is in its own way")
+            if holder_id not in errand.met:
+                self.wrong(f"{event.name}: {event.message_id} says that {holder_id} is in its way, who was not there")
+
+    def _locked(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
+        kind = getattr(event, "kind", "")
+        record = locks.alive(kind, event.message_id, self.clock.now_ms)
+        if record is None:
+            self.wrong(f"locked: {event.message_id} has no {kind} lock")
+        elif kind == "run":
+            others = {
+                other.message_id
+                for other in self.running
+                if other is not errand
+                and other.ran is None
+                and not (other.skipped or other.settling)
+                and other.digest == event.digest
+                and other.lease_until_ms > self.clock.now_ms
+            }
+            if len(others) >= self.plan.limit:
+                self.wrong(f"{event.message_id} runs while {sorted(others)} run, whose leases live")
+            errand.lease_until_ms = record.deadline_ms
+            self.running.append(errand)
+
+    def _released(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
+        kind = getattr(event, "kind", "")
+        record = locks.alive(kind, event.message_id, self.clock.now_ms)
+        if record is not None and (kind == "queue" or record.token in errand.tokens):
+            self.wrong(f"released: {event.message_id} still has its {kind} lock")
+
+    def _superseded(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
+        by_id = getattr(event, "by_id", "")
+        if by_id not in self.ever_stored:
+            self.wrong(f"superseded: {event.message_id} gives way to {by_id}, which was never stored")
+
+    def _store_error(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
+        if not errand.outages:
+            self.wrong(f"store_error without an outage: {event}")
+        if getattr(event, "operation", "") == "release":
+            process.owed.add(event.message_id)
+        if getattr(event, "consequence", "") == "unlocked":
+            # It goes on, and nobody knows whether it was replaced, or has its lock although the reply was lost.
+            self.traced.add(event.message_id)
+            self.unlocked.add(event.message_id)
+
+    # While a job runs
+
+    def began(self, errand: Errand, locks: Locks) -> None:
+        """Check what a job that begins to run holds."""
+        unlocked = any(event.consequence == "unlocked" for event in errand.heard("store_error"))
+        for kind, needed in (("run", self.plan.lock in RUNS), ("queue", self.plan.lock == "until_executed")):
+            if needed and not unlocked:
+                errand.keeps.add(kind)
+        if self.plan.lock in AT_START and locks.alive("queue", errand.message_id, self.clock.now_ms) and not unlocked:
+            self.wrong(f"{errand.message_id} runs and has its queue lock still")
+        self.kept(errand, locks, excused=False)
+
+    def kept(self, errand: Errand, locks: Locks, *, excused: bool) -> None:
+        """Check that a job that runs still has its locks.
+
+        Args:
+            errand: The delivery.
+            locks: The locks now.
+            excused: Whether nobody could keep them: then it need not have them from now on.
+        """
+        for kind in sorted(errand.keeps):
+            if locks.alive(kind, errand.message_id, self.clock.now_ms) is None:
+                errand.keeps.discard(kind)
+                if not excused:
+                    self.wrong(f"{errand.message_id} runs without its {kind} lock")
+
+    # At each ack, and at each end
+
+    def settled(self, errand: Errand, *, dead: bool) -> None:
+        """Check that a message which is gone from a queue has an outcome, and one only."""
+        errand.settled.append("nack" if dead else "ack")
+        if errand.interrupted:
+            return
+        told = [e for e in errand.heard("superseded", "merged", "refused", "rejected") if not self._goes_on(e)]
+        outcomes = {
+            "ran": errand.ran == "returned",
+            "enqueued again": errand.went_on and not errand.heard("rejected"),
+            "skipped by another": errand.skipped,
+        } | {f"{e.name}": True for e in told}
+        failed = errand.ran in ("raised", "thrown") or errand.skipped or errand.marked or self._failed_at_start(errand)
+        named = {name for name, so in outcomes.items() if so}
+        if dead:
+            if not failed and "rejected" not in named:
+                self.wrong(f"{errand.message_id} is dead-lettered without a reason ({sorted(named)})")
+            return
+        if errand.verdict == "again":
+            named.discard("ran")
+            named = named or {"ran"}
+        if len(named) != 1:
+            self.wrong(f"{errand.message_id} is acknowledged in a {errand.kind} with the outcomes {sorted(named)}")
+        if "rejected" in named and errand.message_id not in errand.buried and not errand.went_on:
+            self.wrong(f"{errand.message_id} is rejected, and not among the dead letters")
+
+    @staticmethod
+    def _goes_on(event: Event) -> bool:
+        side, strategy = getattr(event, "side", ""), getattr(event, "strategy", "")
+        return event.name == "refused" and side == "server" and strategy == "raise"
+
+    def _failed_at_start(self, errand: Errand) -> bool:
+        return any(map(self._goes_on, errand.heard("refused"))) or any(
+            event.operation == "start" and event.consequence == "failed" for event in errand.heard("store_error")
+        )
+
+    def over(self, errand: Errand) -> None:
+        """Note that a thread is done with something."""
+        errand.in_body = False
+        if errand in self.running:
+            self.running.remove(errand)
+
+    def killed(self, errand: Errand) -> None:
+        """Note what cannot be done any more, since a process is killed."""
+        self.over(errand)
+        if errand.kind == "send":
+            self.lost_sends.add(errand.message_id)
+            self.traced |= errand.replaced
+        else:
+            self.misplaced.add(errand.message_id)
+        if errand.settled:
+            self.traced.add(errand.message_id)
+
+    def flushed(self, errand: Errand, dropped: list[str]) -> None:
+        """Note what a flush has dropped; the lock of what came in between is an orphan's."""
+        self.traced.update(dropped)
+        self.owed |= set(dropped) - (errand.listed - self.unlocked)
+
+    def sent(self, process: Process, errand: Errand, locks: Locks) -> None:
+        """Check that what the sender learns is what happened."""
+        id_, stored = errand.message_id, errand.stored
+        if errand.error is not None:
+            self._failed_to_send(process, errand, locks)
+            return
+        assert errand.result is not None
+        action = outcome(errand.result).action
+        expected = {
+            "enqueued": (1, ()),
+            "replaced": (1, ("replaced",)),
+            "rescheduled": (1, ("rescheduled",)),
+            "discarded": (0, ("refused",)),
+            "rejected": (int(self.plan.broker == "unknown"), ("rejected",)),
+        }
+        times, names = expected[action]
+        told = tuple(e.name for e in errand.heard("replaced", "rescheduled", "refused", "rejected"))
+        if len(stored) != times or told != names:
+            self.wrong(f"{id_} is {action}, was stored {len(stored)} times, and told as {told}")
+        if action == "rejected" and self.plan.broker != "unknown" and errand.buried != [id_]:
+            self.wrong(f"{id_} is rejected, and not among the dead letters")
+        if errand.replaced != {e.replaced_id for e in errand.heard("replaced")} and not errand.outages:
+            self.wrong(f"{id_} took the place of {sorted(errand.replaced)} and told of {told}")
+        untold = errand.withdrawn - {e.message_id for e in errand.told if e.name == "superseded"}
+        if untold:
+            self.wrong(f"{sorted(untold)} was withdrawn without a word")
+        record = locks.alive("queue", id_, self.clock.now_ms)
+        lasting = record and not self.plan.ttl_s and not errand.cut_off and id_ not in process.owed
+        if record and lasting and record.deadline_ms - self.clock.now_ms < _LONG_MS:
+            self.wrong(f"the lock of {id_} is not kept as long as its message")
+
+    def _failed_to_send(self, process: Process, errand: Errand, locks: Locks) -> None:
+        id_, error = errand.message_id, errand.error
+        if errand.outages:
+            self.lost_sends.add(id_)
+        if not errand.stores:
+            self.lost_sends.add(id_)
+        elif isinstance(error, DuplicateMessage):
+            if self.plan.client != "raise" or not errand.heard("refused"):
+                self.wrong(f"{id_} is refused with an error under on_conflict={self.plan.client}")
+        elif not isinstance(error, LockStoreUnavailable) or not errand.outages:
+            self.wrong(f"{id_} could not be sent: {error!r}")
+        elif self.plan.on_store_error == "ignore":
+            self.wrong(f"{id_} could not be sent although store errors are ignored: {error!r}")
+        if errand.stored:
+            self.wrong(f"{id_} was stored, and its sender has the error {error!r}")
+        if not errand.outages and locks.alive("queue", id_, self.clock.now_ms):
+            self.wrong(f"{id_} was not stored, and its lock not given back")
+
+
+def _ids(locks: Locks) -> Iterator[str]:
+    for kind in (locks.queue, locks.run):
+        for holders in kind.values():
+            yield from holders
