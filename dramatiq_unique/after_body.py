@@ -13,7 +13,7 @@ __all__ = ["AfterBody"]
 
 
 class AfterBody(Middleware):
-    """Stands last in the list of a broker that works, and passes on ``after_process_message``.
+    """Stands last in the list of a broker that works, and passes on that a message was processed, or skipped.
 
     ``after_*`` hooks run in reverse order (``Broker.emit_after``), so wherever the :class:`UniqueMiddleware` itself
     stands, a run lock is gone before ``Retries`` enqueues the next attempt, and what ``Pipelines`` and ``Callbacks``
@@ -36,3 +36,7 @@ class AfterBody(Middleware):
     ) -> None:
         """Let go of what ends with the actor."""
         self._finish(message, exception)
+
+    def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:
+        """Let go of what was taken before the actor, or a later middleware, raised ``SkipMessage``."""
+        self._finish(message, None)

@@ -36,6 +36,7 @@ class Delivery:
         queue_held: Whether its message has a queue lock that this delivery has to let go.
         requeued: Whether its message was enqueued again meanwhile.
         in_body: Whether the actor is running.
+        waited_ms: How long it has waited for its run lock, in milliseconds.
     """
 
     message_id: str
@@ -47,6 +48,7 @@ class Delivery:
     queue_held: bool = False
     requeued: bool = False
     in_body: bool = False
+    waited_ms: int = 0
 
 
 class Caller(enum.Enum):

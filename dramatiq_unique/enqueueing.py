@@ -3,7 +3,6 @@
 What a full lock means is settled in :mod:`dramatiq_unique.conflicts`.
 """
 
-import time
 from typing import Any
 
 from dramatiq import Message
@@ -84,27 +83,35 @@ class Enqueueing:
         if not _asks_at_enqueue(claim):
             stamp(message, claim.ticket)
             return
+        self._parts.holding.sent_again(message.message_id)
+        attempt.asks(claim)
         try:
             answer = self._ask(claim, message, delay_ms)
         except LockStoreUnavailable as exc:
             self._enqueue_without_store(claim, message, exc)
+            attempt.answered()
             return
+        except (NotEnqueued, DuplicateMessage):
+            attempt.answered()
+            raise
         match answer:
             case Superseded(by_id):
                 self._parts.deliveries.note_superseded(message.message_id)
                 raise self._parts.conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
-                self._give(claim.ticket.taken(), claim, message, attempt, taken=True)
+                self._give(claim.ticket.taken(), message, attempt, taken=True)
                 self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
             case Replaced(holder):
                 ticket = claim.ticket.taken().with_outcome("replaced", holder_id=holder.message_id)
-                self._give(ticket, claim, message, attempt, taken=True, replaced=holder)
+                self._give(ticket, message, attempt, taken=True, replaced=holder)
                 self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
                 self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
-            case Kept():
-                self._give(claim.ticket.taken(), claim, message, attempt)
+            case Kept(held_ms):
+                # The driver tries again where an answer is lost, and then finds what it took itself.
+                taken = not claim.again and held_ms <= attempt.age_ms
+                self._give(claim.ticket.taken(), message, attempt, taken=taken)
             case Held() | Contested():
-                self._give(claim.ticket, claim, message, attempt)
+                self._give(claim.ticket, message, attempt)
 
     def _ask(self, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
         """Ask for the queue lock, and settle what is found; ``Held`` goes on without it."""
@@ -176,7 +183,6 @@ class Enqueueing:
     @staticmethod
     def _give(
         ticket: Ticket,
-        claim: Claim,
         message: Message[Any],
         attempt: Attempt,
         *,
@@ -185,9 +191,7 @@ class Enqueueing:
     ) -> None:
         """Give a message its ticket, and note what has to be given back if it is not stored."""
         stamp(message, ticket)
-        # A broker's reconnect loop comes here again in one attempt, and then keeps what it took before.
-        attempt.claim = claim
-        attempt.taken = attempt.taken or taken
+        attempt.answered(taken=taken)
         attempt.replaced = attempt.replaced or replaced
 
     def _enqueue_without_store(self, claim: Claim, message: Message[Any], error: LockStoreUnavailable) -> None:
@@ -208,8 +212,8 @@ class Enqueueing:
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
         """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""
         if attempt.claim is not None and attempt.taken and not self._parts.adapter.can_say:
-            since_ms = int((time.monotonic() - attempt.since_s) * 1000)
-            self._parts.holding.keep_in_full(attempt.claim, attempt.claim.hold_ms(attempt.delay_ms) - since_ms)
+            hold_ms = attempt.claim.hold_ms(attempt.delay_ms)
+            self._parts.holding.keep_in_full(attempt.claim, hold_ms - attempt.age_ms)
         if attempt.claim is not None and attempt.replaced is not None:
             self._settle_replaced(attempt.claim, attempt.replaced)
 
@@ -229,6 +233,8 @@ class Enqueueing:
         self._parts.deliveries.note_requeued(message.message_id, requeued=False)
         if attempt.claim is not None and attempt.taken:
             self._parts.holding.give_back(attempt.claim, attempt.replaced)
+        elif attempt.claim is not None and attempt.unanswered and not attempt.claim.again:
+            self._parts.holding.give_back_if_taken(attempt.claim, attempt.since_s)
 
 
 def _asks_at_enqueue(claim: Claim) -> bool:

@@ -15,7 +15,7 @@ superseded           the message whose place was taken came up, and was skipped
 rescheduled          a message was put back, to be tried again
 merged               a retry was not enqueued, because a newer copy of it waits
 released             a lock was let go by code
-lapsed               a message started without the lock it had taken: its deadline had passed
+lapsed               a message started without the lock it had taken: its deadline had passed, as a rule
 reclaimed            a lock was taken over from a message that no longer exists
 lease_lost           the lock of a message that runs was no longer its own when it was to be renewed
 after_unlock_failed  the ``after_unlock`` hook raised
@@ -73,12 +73,19 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked(Event):
-    """A lock was taken: ``kind`` is ``"queue"`` or ``"run"``, ``hold_ms`` how long it is held at most."""
+    """A lock was taken.
+
+    Arguments:
+        kind: ``"queue"`` or ``"run"``.
+        hold_ms: How long it is held at most, in milliseconds, unless it is renewed.
+        waited_ms: How long the worker waited for it (``lock_timeout``), in milliseconds.
+    """
 
     name: ClassVar[str] = "locked"
 
     kind: str
     hold_ms: int
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +144,8 @@ class Rescheduled(Event):
 
     Arguments:
         side: ``"client"`` or ``"server"``.
-        strategy: The strategy that said so; ``"redelivery"`` where an earlier delivery of it may be running yet.
+        strategy: The strategy that said so; ``"redelivery"`` where an earlier delivery of it may be running yet, and
+            ``"replacement"`` where another message is about to take its place.
         holder_id: The message in the way.
         delay_ms: When it comes back, in milliseconds from now.
         attempt: How often it was put back for a conflict, this time included; a redelivery does not count.
@@ -164,16 +172,26 @@ class Merged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Event):
-    """A lock was let go by code: ``kind`` is ``"queue"`` or ``"run"``."""
+    """A lock was let go by code.
+
+    Arguments:
+        kind: ``"queue"`` or ``"run"``.
+        held_ms: How long it was held, in milliseconds.
+    """
 
     name: ClassVar[str] = "released"
 
     kind: str
+    held_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lapsed(Event):
-    """The queue lock of a message was gone when it started; the message runs all the same."""
+    """The queue lock of a message was gone when it started; the message runs all the same.
+
+    Its deadline had passed, or, where its first delivery crashed under a lock type that lets go at the start, that
+    delivery had let it go.
+    """
 
     name: ClassVar[str] = "lapsed"
 

@@ -48,6 +48,7 @@ class Attempt:
         passive: Whether the message goes in without asking for a lock.
         refused: Whether the message is not to be stored; where Dramatiq has ``SkipEnqueue``, nothing else tells.
         claim: What it asked for.
+        unanswered: Whether the store was asked and has not answered, so that it may have given the lock.
         taken: Whether a lock was newly taken for it.
         replaced: Whose place was taken with it.
         delay_ms: The delay of the message.
@@ -57,10 +58,25 @@ class Attempt:
     passive: bool = False
     refused: bool = False
     claim: Claim | None = None
+    unanswered: bool = False
     taken: bool = False
     replaced: Holder | None = None
     delay_ms: float = 0
     since_s: float = field(default_factory=time.monotonic)
+
+    def asks(self, claim: Claim) -> None:
+        """Note that the store is about to be asked."""
+        self.claim, self.unanswered = claim, True
+
+    def answered(self, *, taken: bool = False) -> None:
+        """Note that it has answered, and whether it gave the lock."""
+        # A broker's reconnect loop comes here again in one attempt, and then keeps what it took before.
+        self.taken, self.unanswered = self.taken or taken, False
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago it began, in milliseconds, rounded up."""
+        return int((time.monotonic() - self.since_s) * 1000) + 1
 
 
 class Attempts(Protocol):

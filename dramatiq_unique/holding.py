@@ -15,7 +15,8 @@ from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.journal import Journal, where_raised
 from dramatiq_unique.keeper import Keeper, Pending
-from dramatiq_unique.store import NO_DELIVERY, Holder, Kind, Lease, RedisStore
+from dramatiq_unique.lock_types import Until
+from dramatiq_unique.store import Holder, Kind, Lease, QueueOwner, RedisStore, in_queue_lock
 from dramatiq_unique.unlock_hook import call_hook
 
 
@@ -37,9 +38,9 @@ class Holding:
         self._claims: dict[Lease, Claim] = {}
         self._workers = 0
 
-    def tell_locked(self, claim: Claim, kind: Kind, hold_ms: int) -> None:
+    def tell_locked(self, claim: Claim, kind: Kind, hold_ms: int, *, waited_ms: int = 0) -> None:
         """Say that a lock was taken, for ``hold_ms`` milliseconds at most unless it is renewed."""
-        self._journal.tell(events.Locked(**claim.facts(), kind=kind.value, hold_ms=hold_ms))
+        self._journal.tell(events.Locked(**claim.facts(), kind=kind.value, hold_ms=hold_ms, waited_ms=waited_ms))
 
     def hold(self, claim: Claim, delivery: Delivery, lease_ms: int) -> None:
         """Note what a delivery holds, and keep it while it runs.
@@ -54,7 +55,7 @@ class Holding:
         if delivery.run_held:
             delivery.leases.append(Lease(digest, Kind.RUN, message_id, delivery.token, lease_ms))
         if delivery.queue_held:
-            delivery.leases.append(Lease(digest, Kind.QUEUE, message_id, NO_DELIVERY, lease_ms))
+            delivery.leases.append(Lease(digest, Kind.QUEUE, message_id, in_queue_lock(delivery.token), lease_ms))
         for lease in delivery.leases:
             self._claims[lease] = claim
             self._keeper.hold(lease)
@@ -76,12 +77,17 @@ class Holding:
         if not queue and not run:
             return
         token = delivery.token if delivery is not None else ""
+        owner: QueueOwner = "delivery" if delivery is not None and delivery.settled else "message"
 
         def release() -> None:
-            queue_gone, run_gone = self._store.finish(
-                claim.ticket.digest, claim.ticket.message_id, token=token, queue=queue, run=run
+            finished = self._store.finish(
+                claim.ticket.digest,
+                claim.ticket.message_id,
+                token=token,
+                queue=owner if queue else None,
+                run=run,
             )
-            self.released(claim, message, queue=queue_gone, run=run_gone)
+            self.released(claim, message, queue_ms=finished.queue_ms, run_ms=finished.run_ms)
 
         self._now_or_later(claim, release, lasts_ms)
         if delivery is not None:
@@ -98,6 +104,26 @@ class Holding:
                 )
 
         self._now_or_later(claim, restore, claim.hold_ms())
+
+    def give_back_if_taken(self, claim: Claim, since_s: float) -> None:
+        """Give back, in the background, a lock that Redis may have given without our hearing of it.
+
+        Arguments:
+            claim: What was asked for.
+            since_s: When, by :func:`time.monotonic`.
+        """
+        ticket = claim.ticket
+
+        def restore() -> None:
+            within_ms = int((time.monotonic() - since_s) * 1000) + 1
+            self._store.restore(ticket.digest, ticket.message_id, None, within_ms=within_ms)
+
+        give_up_at_s = time.monotonic() + claim.hold_ms() / 1000
+        self._keeper.later(Pending(restore, give_up_at_s, unless_sent=ticket.message_id))
+
+    def sent_again(self, message_id: str) -> None:
+        """Leave the lock of a message alone that may be given back: it is being sent again."""
+        self._keeper.cancel(message_id)
 
     def keep_in_full(self, claim: Claim, hold_ms: int) -> None:
         """Keep the lock of a message for its whole life, now that the message is stored."""
@@ -116,13 +142,27 @@ class Holding:
         """Forget that a message was superseded, now that it is gone from the broker."""
         self._now_or_later(claim, lambda: self._store.forget(claim.ticket.digest, superseded_id), claim.hold_ms())
 
-    def released(self, claim: Claim, message: Message[Any] | MessageProxy, *, queue: bool, run: bool) -> None:
-        """Say which locks were let go by code, and call ``after_unlock`` for the one that it waits for."""
-        for kind, gone in ((Kind.QUEUE, queue), (Kind.RUN, run)):
-            if gone:
-                self._journal.tell(events.Released(**claim.facts(), kind=kind.value))
-        hook = claim.options.after_unlock
-        if hook is None or not (run if claim.lock.run else queue and claim.lets_queue_lock_go):
+    def released(
+        self,
+        claim: Claim,
+        message: Message[Any] | MessageProxy,
+        *,
+        queue_ms: int | None = None,
+        run_ms: int | None = None,
+    ) -> None:
+        """Say which locks were let go by code, and call ``after_unlock`` for the one that it waits for.
+
+        Arguments:
+            claim: What the message had asked for.
+            message: The message.
+            queue_ms: How long its queue lock was held, in milliseconds; ``None``: it was not let go.
+            run_ms: The same of its run lock.
+        """
+        for kind, held_ms in ((Kind.QUEUE, queue_ms), (Kind.RUN, run_ms)):
+            if held_ms is not None:
+                self._journal.tell(events.Released(**claim.facts(), kind=kind.value, held_ms=held_ms))
+        hook, waits_for = claim.options.after_unlock, run_ms if claim.lock.run else queue_ms
+        if hook is None or waits_for is None or claim.lock.queue is Until.EXPIRY:
             return
         try:
             call_hook(hook, message)

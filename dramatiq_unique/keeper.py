@@ -6,6 +6,7 @@ only by a process that is dead, stopped, or cut off from Redis for two thirds of
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -32,10 +33,12 @@ class Pending:
     Arguments:
         release: Makes it; raises :class:`~dramatiq_unique.LockStoreUnavailable` where it still cannot.
         give_up_at_s: When the lock has expired and nothing is left to release, by :func:`time.monotonic`.
+        unless_sent: A message whose being sent again calls it off; ``""``: nothing does.
     """
 
     release: Callable[[], object]
     give_up_at_s: float
+    unless_sent: str = ""
 
 
 class Keeper:
@@ -100,6 +103,13 @@ class Keeper:
         self.start()
         self._pending.append(pending)
         self._bell.put(None)
+
+    def cancel(self, message_id: str) -> None:
+        """Call off what is pending unless this message is sent again."""
+        for pending in tuple(self._pending):
+            if pending.unless_sent == message_id:
+                with contextlib.suppress(ValueError):  # It is being made right now.
+                    self._pending.remove(pending)
 
     def stop(self) -> None:
         """End the thread; what is pending is tried once more."""

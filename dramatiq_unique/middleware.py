@@ -172,6 +172,10 @@ class UniqueMiddleware(Middleware):
         """Let go of what ends with the actor, where it was not done first thing (:class:`AfterBody`)."""
         self._on(broker).processing.finish(message, exception)
 
+    def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:
+        """The same, where the actor or a later middleware skipped the message."""
+        self._on(broker).processing.finish(message, None)
+
     def before_ack(self, broker: Broker, message: MessageProxy) -> None:
         """Let go of everything, if this ack is the end of the message."""
         self._on(broker).processing.end(message, dead=False)

@@ -96,8 +96,8 @@ class Processing:
             case Held(holder):
                 action = self._parts.conflicts.action("server", claim, holder)
                 raise self._parts.conflicts.at_start(action, claim, message, holder)
-            case Started(found):
-                self._started(claim, delivery, message, found)
+            case Started():
+                self._started(claim, delivery, message, begun)
 
     def _begin(self, claim: Claim, delivery: Delivery, message: MessageProxy) -> Begun:
         """Ask the store, and wait for a run lock as long as ``lock_timeout`` allows."""
@@ -109,11 +109,12 @@ class Processing:
         timeout_s = claim.options.lock_timeout / 1000
         if not isinstance(begun, Held) or not claim.lock.run or not timeout_s:
             return begun
-        until_s = time.monotonic() + timeout_s
+        since_s = time.monotonic()
         with self._parts.store.releases(claim.ticket.digest) as wait:
             while True:
                 begun = self._begin_once(claim, delivery, message)
-                left_s = until_s - time.monotonic()
+                waited_s = time.monotonic() - since_s
+                delivery.waited_ms, left_s = int(waited_s * 1000), timeout_s - waited_s
                 if not isinstance(begun, Held) or left_s <= 0:
                     return begun
                 # Nobody tells of a holder that died: look again when its lease is over.
@@ -132,23 +133,23 @@ class Processing:
             orphan=orphan,
         )
 
-    def _started(self, claim: Claim, delivery: Delivery, message: MessageProxy, found: Found) -> None:
+    def _started(self, claim: Claim, delivery: Delivery, message: MessageProxy, begun: Started) -> None:
         lock, ticket = claim.lock, claim.ticket
-        lapsed = ticket.held and found is not Found.MINE
-        taken = found is Found.FREE and _queue_at_start(claim) in ("end", "take")
+        lapsed = ticket.held and begun.found is not Found.MINE
+        taken = begun.found is Found.FREE and _queue_at_start(claim) in ("end", "take")
         lease_ms = claim.lease_ms(self._parts.lease_ms)
         if lapsed:
             self._parts.journal.tell(events.Lapsed(**claim.facts()))
         if taken:
             self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms())
         if lock.run:
-            self._parts.holding.tell_locked(claim, Kind.RUN, lease_ms)
+            self._parts.holding.tell_locked(claim, Kind.RUN, lease_ms, waited_ms=delivery.waited_ms)
         self._parts.holding.hold(claim, delivery, lease_ms)
         if claim.first or taken or ticket.redelivered:
             # What travels on with a retry: that this is no first send, and what it has.
             stamp(message, replace(ticket, held=ticket.held or taken, waits=False, redelivered=False))
-        if lock.queue is Until.START and found is Found.MINE:
-            self._parts.holding.released(claim, message, queue=True, run=False)
+        if lock.queue is Until.START and begun.found is Found.MINE:
+            self._parts.holding.released(claim, message, queue_ms=begun.held_ms)
 
     def finish(self, message: MessageProxy, exception: BaseException | None) -> None:
         """Let go of what ends with the actor, however it ended. Doing it twice is nothing.

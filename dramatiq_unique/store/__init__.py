@@ -4,12 +4,13 @@ Nothing here knows Dramatiq.
 """
 
 from dramatiq_unique.store.connection import NO_ADDRESS, Client, connect, is_address, is_synchronous
-from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
-from dramatiq_unique.store.redis_store import RedisStore
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request, in_queue_lock
+from dramatiq_unique.store.redis_store import QueueOwner, RedisStore
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
     Contested,
+    Finished,
     Found,
     Held,
     Kept,
@@ -23,17 +24,18 @@ from dramatiq_unique.store.replies import (
 
 __all__ = [
     "NO_ADDRESS",
-    "NO_DELIVERY",
     "Acquired",
     "Begun",
     "Client",
     "Contested",
+    "Finished",
     "Found",
     "Held",
     "Holder",
     "Kept",
     "Kind",
     "Lease",
+    "QueueOwner",
     "RedisStore",
     "Replaced",
     "Request",
@@ -42,6 +44,7 @@ __all__ = [
     "Superseded",
     "Taken",
     "connect",
+    "in_queue_lock",
     "is_address",
     "is_synchronous",
 ]

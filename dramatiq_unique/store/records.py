@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 
-__all__ = ["NO_DELIVERY", "Holder", "Kind", "Lease", "Request"]
+__all__ = ["Holder", "Kind", "Lease", "Request", "in_queue_lock"]
 
 
-NO_DELIVERY = "-"
-"""What stands for the token of a delivery in a queue lock."""
+_IN_QUEUE_LOCK = "-"
+
+
+def in_queue_lock(token: str) -> str:
+    """Write the token of a delivery as it stands in the queue lock of its message."""
+    return _IN_QUEUE_LOCK + token
 
 
 class Kind(enum.Enum):
@@ -67,7 +71,7 @@ class Lease:
         digest: The digest of the lock.
         kind: Which of its two locks.
         message_id: Its holder.
-        token: The delivery's token for a run lock, ``"-"`` for a queue lock.
+        token: The delivery's token; in a queue lock ``"-"`` before it (:func:`in_queue_lock`).
         lease_ms: How far ahead each renewal moves its deadline.
     """
 
@@ -90,7 +94,7 @@ class Holder:
         places: Where its message may be, as queue and broker's id: here, or where it was before.
         state: ``"w"`` its message waits, ``"n"`` it is not known to be stored yet, ``"r"`` it runs, ``"v"`` a window
             whose message waits, ``"f"`` a window whose place nobody may take.
-        token: The delivery that runs, or ``"-"`` in a queue lock.
+        token: The delivery that runs; in a queue lock ``"-"`` before it, and ``"-"`` alone while none does.
         since_ms: When it took the lock, in milliseconds of the server's clock.
         touched_ms: When it was last seen.
         deadline_ms: Until when it has it.
@@ -114,7 +118,7 @@ class Holder:
     @property
     def in_queue_lock(self) -> bool:
         """Whether this is a message that holds its queue lock, not a delivery that runs."""
-        return self.token == NO_DELIVERY
+        return self.token.startswith(_IN_QUEUE_LOCK)
 
     @property
     def vouched_for_by_its_message(self) -> bool:

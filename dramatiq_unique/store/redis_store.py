@@ -22,11 +22,12 @@ from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.store.connection import errors_of
-from dramatiq_unique.store.records import NO_DELIVERY, Holder, Kind, Lease, Request
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
     Contested,
+    Finished,
     Found,
     Held,
     Kept,
@@ -42,6 +43,8 @@ __all__ = ["RedisStore"]
 
 _OPERATIONS = ("acquire", "begin", "confirm", "finish", "renew", "restore")
 _CONFIRMATION_S = 5.0
+
+QueueOwner = Literal["message", "delivery"]
 
 
 class RedisStore:
@@ -98,7 +101,7 @@ class RedisStore:
             case "taken":
                 return Taken()
             case "mine":
-                return Kept()
+                return Kept(int(rest[0]))
             case "replaced":
                 return Replaced(_held(rest).holder)
             case "superseded":
@@ -148,7 +151,7 @@ class RedisStore:
         )
         match status:
             case "begun":
-                return Started(Found(rest[0]))
+                return Started(Found(rest[0]), held_ms=int(rest[1]))
             case "superseded":
                 return Superseded(*rest)
             case "contested":
@@ -158,25 +161,26 @@ class RedisStore:
             case _:
                 return _held(rest)
 
-    def finish(self, digest: str, message_id: str, *, token: str, queue: bool, run: bool) -> tuple[bool, bool]:
+    def finish(self, digest: str, message_id: str, *, token: str, queue: QueueOwner | None, run: bool) -> Finished:
         """Let go of locks that the message owns.
 
         Arguments:
             digest: The digest of the locks.
             message_id: The owner of the queue lock.
             token: The delivery that owns the run lock.
-            queue: Whether to let the queue lock go.
+            queue: Who lets the queue lock go: the ``"message"``, which has ended, or the ``"delivery"``, unless another
+                delivery of the message has started since. ``None`` keeps it.
             run: Whether to let the run lock go; those who wait for it are woken.
 
         Returns:
-            Whether the queue lock, and whether the run lock, was this owner's and is gone.
+            What was this owner's, and is gone.
         """
-        queue_gone, run_gone = self._call(
+        held_ms = self._call(
             "finish",
             [self.key(digest, Kind.QUEUE), self.key(digest, Kind.RUN)],
-            [message_id, token, int(queue), int(run), self._channel(digest)],
+            [message_id, token, queue or "", int(run), self._channel(digest)],
         )
-        return bool(queue_gone), bool(run_gone)
+        return Finished(*(ms if ms >= 0 else None for ms in map(int, held_ms)))
 
     def renew(self, leases: Sequence[Lease]) -> list[bool]:
         """Keep the locks of everything that runs in this process, in one pipelined call.
@@ -216,22 +220,24 @@ class RedisStore:
         Returns:
             Whether it still had it.
         """
-        return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], [message_id, NO_DELIVERY, hold_ms]))
+        return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], [message_id, "", hold_ms]))
 
-    def restore(self, digest: str, message_id: str, replaced: Holder | None) -> bool:
+    def restore(self, digest: str, message_id: str, replaced: Holder | None, *, within_ms: int | None = None) -> bool:
         """Give back the lock of a message that was not stored, to the holder it replaced if there is one.
 
         Arguments:
             digest: The digest of the lock.
             message_id: The message that was not stored.
             replaced: Whose place it had taken.
+            within_ms: Where it is not known whether the lock was taken: only one that was taken no longer ago than
+                this, in milliseconds, and whose message does not run, is given back.
 
         Returns:
             False where the replaced message had come up in between, and was skipped.
         """
         old = [replaced.message_id, *replaced.fields] if replaced else ["", "", "", "", "", ""]
         keys = [self.key(digest, Kind.QUEUE), self.key(digest, "superseded")]
-        return bool(self._call("restore", keys, [message_id, *old]))
+        return bool(self._call("restore", keys, [message_id, *old, "" if within_ms is None else within_ms]))
 
     def confirm(self, digest: str, replaced_id: str, by_id: str) -> None:
         """Note that a message which took the place of another is stored now."""

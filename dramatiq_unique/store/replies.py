@@ -1,7 +1,7 @@
 """What the store answers."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dramatiq_unique.store.records import Holder
 
@@ -10,6 +10,7 @@ __all__ = [
     "Acquired",
     "Begun",
     "Contested",
+    "Finished",
     "Found",
     "Held",
     "Kept",
@@ -28,7 +29,9 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The message has its queue lock still."""
+    """The message has its queue lock still, as it has had for ``held_ms`` milliseconds."""
+
+    held_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,15 @@ class Found(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The delivery has every lock that it needs; its queue lock was ``found`` so."""
+    """The delivery has every lock that it needs.
+
+    Arguments:
+        found: How it found its queue lock.
+        held_ms: How long its message had held that, in milliseconds.
+    """
 
     found: Found
+    held_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,14 @@ class Running:
     """An earlier delivery of this very message has a lease that lives for ``left_ms`` yet."""
 
     left_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What was let go: how long each lock was held, in milliseconds; ``None`` where nothing was."""
+
+    queue_ms: int | None = None
+    run_ms: int | None = None
 
 
 Acquired = Taken | Kept | Replaced | Held | Superseded | Contested

@@ -38,7 +38,13 @@ KINDS: list[type[Any]] = [
     kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
 ]
 CATALOGUE = {kind.name: kind for kind in KINDS}
-IDS = {"message_id": "a-message", "actor_name": "export", "queue_name": "default", "digest": "d1935", "lock": "a-lock"}
+IDS: dict[str, Any] = {
+    "message_id": "a-message",
+    "actor_name": "export",
+    "queue_name": "default",
+    "digest": "d1935",
+    "lock": "a-lock",
+}
 
 
 @pytest.fixture(autouse=True)

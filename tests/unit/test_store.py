@@ -21,12 +21,14 @@ from dramatiq_unique.store import (
     Acquired,
     Begun,
     Contested,
+    Finished,
     Found,
     Held,
     Holder,
     Kept,
     Kind,
     Lease,
+    QueueOwner,
     RedisStore,
     Replaced,
     Request,
@@ -34,6 +36,7 @@ from dramatiq_unique.store import (
     Started,
     Superseded,
     Taken,
+    in_queue_lock,
 )
 from tests.rig import eventually
 from tests.servers import HOST, GivenRedis, RedisServer, free_port
@@ -84,7 +87,12 @@ def begin(
 
 def lease(message_id: str, kind: Kind = Kind.RUN, token: str = FIRST, lease_ms: int = LONG_MS) -> Lease:
     """Name a lock that is to be renewed."""
-    return Lease(DIGEST, kind, message_id, token if kind is Kind.RUN else "-", lease_ms)
+    return Lease(DIGEST, kind, message_id, token if kind is Kind.RUN else in_queue_lock(token), lease_ms)
+
+
+def gone(finished: Finished) -> tuple[bool, bool]:
+    """Tell whether the queue lock, and whether the run lock, was let go."""
+    return finished.queue_ms is not None, finished.run_ms is not None
 
 
 def holder_of(answer: Acquired | Begun) -> Holder:
@@ -455,10 +463,10 @@ class TestFinish:
         acquire(store, "x")
         begin(store, "x", "end", run=True, token=FIRST)
 
-        assert store.finish(DIGEST, "x", token=FIRST, queue=False, run=False) == (False, False)
-        assert store.finish(DIGEST, "x", token=FIRST, queue=False, run=True) == (False, True)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue=None, run=False)) == (False, False)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue=None, run=True)) == (False, True)
         assert isinstance(acquire(store, "y"), Held)
-        assert store.finish(DIGEST, "x", token=FIRST, queue=True, run=True) == (True, False)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="message", run=True)) == (True, False)
         assert acquire(store, "y") == Taken()
 
     def test_nothing_is_left_of_it(self, store: RedisStore) -> None:
@@ -466,17 +474,17 @@ class TestFinish:
         acquire(store, "x", args="{}")
         begin(store, "x", "end", run=True, args="{}")
 
-        store.finish(DIGEST, "x", token=FIRST, queue=True, run=True)
+        store.finish(DIGEST, "x", token=FIRST, queue="message", run=True)
 
         assert list(store.client.scan_iter()) == []
 
     def test_releasing_twice_is_nothing(self, store: RedisStore) -> None:
         """The second time, another may have the lock."""
         acquire(store, "x")
-        store.finish(DIGEST, "x", token="", queue=True, run=False)
+        store.finish(DIGEST, "x", token="", queue="message", run=False)
         acquire(store, "y")
 
-        assert store.finish(DIGEST, "x", token="", queue=True, run=False) == (False, False)
+        assert gone(store.finish(DIGEST, "x", token="", queue="message", run=False)) == (False, False)
 
         assert isinstance(acquire(store, "z"), Held)
 
@@ -485,7 +493,7 @@ class TestFinish:
         acquire(store, "x")
         begin(store, "x", "end", run=True, token=FIRST)
 
-        assert store.finish(DIGEST, "y", token=FIRST, queue=True, run=True) == (False, False)
+        assert gone(store.finish(DIGEST, "y", token=FIRST, queue="message", run=True)) == (False, False)
 
         assert isinstance(acquire(store, "z"), Held)
         assert isinstance(begin(store, "z", run=True), Held)
@@ -495,15 +503,53 @@ class TestFinish:
         """A delivery that stalled, and ends late, frees nothing of the one that was started elsewhere."""
         begin(store, "x", run=True, token=FIRST)
 
-        assert store.finish(DIGEST, "x", token=token, queue=False, run=True) == (False, False)
+        assert gone(store.finish(DIGEST, "x", token=token, queue=None, run=True)) == (False, False)
 
         assert isinstance(begin(store, "y", run=True), Held)
 
-    def test_a_wrong_token_is_no_matter_to_the_queue_lock(self, store: RedisStore) -> None:
-        """It is owned by the message, not by a delivery."""
+    @pytest.mark.parametrize("queue", ["message", "delivery"])
+    def test_any_delivery_lets_go_of_the_queue_lock_of_a_message_that_waits(
+        self, store: RedisStore, queue: QueueOwner
+    ) -> None:
+        """It is owned by the message."""
         acquire(store, "x")
 
-        assert store.finish(DIGEST, "x", token=SECOND, queue=True, run=False) == (True, False)
+        assert gone(store.finish(DIGEST, "x", token=SECOND, queue=queue, run=False)) == (True, False)
+
+    def test_a_delivery_keeps_the_queue_lock_for_the_one_that_started_after_it(self, store: RedisStore) -> None:
+        """It stalled and ends late (C33); the message itself, once it has ended, lets go all the same."""
+        acquire(store, "x")
+        begin(store, "x", "end", token=FIRST)
+        begin(store, "x", "end", token=SECOND)
+
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=False)) == (False, False)
+        assert isinstance(acquire(store, "y"), Held)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="message", run=False)) == (True, False)
+
+    def test_a_message_that_was_enqueued_again_is_no_deliverys(self, store: RedisStore) -> None:
+        """Whichever delivery of it ends then may let its queue lock go."""
+        acquire(store, "x")
+        begin(store, "x", "end", token=FIRST)
+        acquire(store, "x")
+
+        assert gone(store.finish(DIGEST, "x", token=SECOND, queue="delivery", run=False)) == (True, False)
+
+    def test_how_long_it_was_held_is_told(self, store: RedisStore) -> None:
+        """Each lock from when it was taken, at the start of a message too."""
+        acquire(store, "x")
+        acquire(store, "s", digest="other")
+        tick()
+        begin(store, "x", "end", run=True, token=FIRST)
+        tick()
+
+        finished = store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=True)
+        started = begin(store, "s", "start", digest="other")
+
+        assert isinstance(started, Started)
+        assert finished.queue_ms is not None
+        assert finished.run_ms is not None
+        assert 0 < finished.run_ms < finished.queue_ms
+        assert 0 < started.held_ms < LONG_MS
 
 
 class TestRenew:
@@ -622,7 +668,7 @@ class TestOrphans:
         if change == "seen":
             store.keep(DIGEST, "x", 0)
         else:
-            store.finish(DIGEST, "x", token="", queue=True, run=False)
+            store.finish(DIGEST, "x", token="", queue="message", run=False)
             acquire(store, "x" if change == "let go and taken again" else "z")
 
         assert isinstance(store.acquire(request("y"), hold_ms=LONG_MS, state="w", orphan=orphan), Held)
@@ -748,7 +794,7 @@ class TestLimits:
         assert [acquire(store, name, limit=3) for name in "abc"] == [Taken(), Taken(), Taken()]
         assert isinstance(acquire(store, "d", limit=3), Held)
 
-        store.finish(DIGEST, "b", token="", queue=True, run=False)
+        store.finish(DIGEST, "b", token="", queue="message", run=False)
 
         assert acquire(store, "d", limit=3) == Taken()
         assert isinstance(acquire(store, "b", limit=3), Held)
@@ -758,7 +804,7 @@ class TestLimits:
         assert [begin(store, name, run=True, token=name, limit=2) for name in "ab"] == [Started(Found.NONE)] * 2
         assert isinstance(begin(store, "c", run=True, limit=2), Held)
 
-        store.finish(DIGEST, "a", token=FIRST, queue=False, run=True)
+        store.finish(DIGEST, "a", token=FIRST, queue=None, run=True)
 
         assert begin(store, "c", run=True, limit=2) == Started(Found.NONE)
 
@@ -797,9 +843,9 @@ class TestLimits:
 
         for name in "ab":
             assert isinstance(acquire(store, "d", limit=1), Held)
-            store.finish(DIGEST, name, token="", queue=True, run=False)
+            store.finish(DIGEST, name, token="", queue="message", run=False)
         assert isinstance(acquire(store, "d", limit=1), Held)
-        store.finish(DIGEST, "c", token="", queue=True, run=False)
+        store.finish(DIGEST, "c", token="", queue="message", run=False)
         assert acquire(store, "d", limit=1) == Taken()
 
     def test_no_more_come_in_at_once(self, store: RedisStore) -> None:
@@ -825,7 +871,7 @@ class TestReleases:
         begin(store, "x", run=True)
 
         with store.releases(DIGEST) as wait:
-            store.finish(DIGEST, "x", token=FIRST, queue=False, run=True)
+            store.finish(DIGEST, "x", token=FIRST, queue=None, run=True)
             began_s = time.monotonic()
             wait(10)
 
@@ -852,8 +898,8 @@ class TestReleases:
         acquire(store, "x")
 
         with store.releases(DIGEST) as wait:
-            store.finish("another", "x", token=FIRST, queue=True, run=True)
-            store.finish(DIGEST, "x", token=SECOND, queue=True, run=True)
+            store.finish("another", "x", token=FIRST, queue="message", run=True)
+            store.finish(DIGEST, "x", token=SECOND, queue="message", run=True)
             began_s = time.monotonic()
             wait(0.2)
 
@@ -904,7 +950,7 @@ def test_a_lost_script_cache_is_nobodys_problem(store: RedisStore) -> None:
     flush()
     assert store.renew([lease("x"), lease("x", Kind.QUEUE)]) == [True, True]
     flush()
-    assert store.finish(DIGEST, "x", token=FIRST, queue=True, run=True) == (True, True)
+    assert gone(store.finish(DIGEST, "x", token=FIRST, queue="message", run=True)) == (True, True)
     flush()
     assert acquire(store, "z") == Taken()
 
@@ -921,7 +967,7 @@ def restore(store: RedisStore) -> None:
 
 def finish(store: RedisStore) -> None:
     """Let locks go."""
-    store.finish(DIGEST, "x", token=FIRST, queue=True, run=True)
+    store.finish(DIGEST, "x", token=FIRST, queue="message", run=True)
 
 
 def renew(store: RedisStore) -> None:

@@ -7,7 +7,7 @@
 --   i:<id>  who it is: "<host>:<pid> <actor>"
 --   a:<id>  its arguments as JSON, under lock_info only
 -- state: w waits, n waits and is not known to be stored yet, r runs; v a window whose message waits, f a window whose
--- place nobody may take. token: the delivery that runs, "-" in a queue lock.
+-- place nobody may take. token: the delivery that runs; in a queue lock "-" before it, and "-" alone where none does.
 -- All times are milliseconds by the clock of the server.
 
 local function clock()
@@ -27,11 +27,14 @@ local function alive(key, id, now)
   if record and record.deadline > now then return record end
 end
 
+-- The expiry comes first: it needs no memory, and after a first write a full Redis lets a script write on. So what is
+-- held can be kept (``take`` begins with a write that needs memory, and a new lock is refused).
 local function put(key, id, now, record)
+  local left = math.max(record.deadline - now, redis.call('PTTL', key))
+  local lasts = redis.call('PEXPIRE', key, left)
   redis.call('HSET', key, 'o:' .. id,
     string.format('%.0f %.0f %.0f %s %s', record.since, now, record.deadline, record.state, record.token))
-  local left = record.deadline - now
-  if redis.call('PTTL', key) < left then redis.call('PEXPIRE', key, left) end
+  if lasts == 0 then redis.call('PEXPIRE', key, left) end
 end
 
 local function describe(key, id, place, info, args)
@@ -47,11 +50,16 @@ local function take(key, id, now, deadline, state, token, place, info, args)
 end
 
 -- The message of a holder starts: a window stays as long as it was, any other lock is kept for a lease at least.
-local function runs(key, id, now, record, lease, place, info, args)
-  record.state = lease > 0 and 'r' or 'f'
+local function runs(key, id, now, record, lease, token, place, info, args)
+  record.state, record.token = lease > 0 and 'r' or 'f', token
   record.deadline = math.max(record.deadline, now + lease)
   put(key, id, now, record)
   describe(key, id, place, info, args)
+end
+
+-- Whether a delivery may speak for its message in a queue lock: no other one has started since. token: '-' and its own.
+local function speaks(record, token)
+  return record.token == '-' or record.token == token
 end
 
 local function drop(key, id)

@@ -4,7 +4,7 @@
 -- ARGV  1 message_id   2 limit   3 hold_ms, how long from now   4 state to be in ('' keeps the state it has)
 --       5 place   6 info   7 args or ''   8 takeover: '1' may replace a holder whose message waits   9 memory_ms, how
 --       long the superseded are remembered   10 id and 11 record of an orphan to drop, if it still stands so, or ''
--- gives {'taken'}, {'mine'}, {'superseded' or 'contested', by}, {'held', holder...} or {'replaced', old holder...}
+-- gives {'taken'}, {'mine', how long it was held, in ms}, {'superseded' or 'contested', by}, {'held', holder...} or {'replaced', old holder...}
 --
 -- Atomic because two who send at once must find one lock, and two who replace at once must leave one message.
 
@@ -16,11 +16,11 @@ if ARGV[10] ~= '' and redis.call('HGET', lock, 'o:' .. ARGV[10]) == ARGV[11] the
 local deadline, state = now + tonumber(ARGV[3]), ARGV[4]
 local mine = alive(lock, id, now)
 if mine then
-  if state ~= '' then mine.state = state end
+  if state ~= '' then mine.state, mine.token = state, '-' end
   mine.deadline = math.max(mine.deadline, deadline)
   put(lock, id, now, mine)
   describe(lock, id, ARGV[5], ARGV[6], ARGV[7])
-  return {'mine'}
+  return {'mine', now - mine.since}
 end
 
 local answer = {'taken'}

@@ -4,8 +4,8 @@
 -- ARGV  1 message_id   2 token of this delivery   3 queue lock: start lets it go, end and take keep or take it, mark
 --       says that the message of a window runs, '' there is none   4 run: '1' takes the run lock   5 limit   6 lease_ms
 --       7 hold_ms of a queue lock to take   8 place   9 info   10 args   11 id and 12 record of an orphan, or ''
--- gives {'begun', queue lock found: mine, free, other or none}, {'superseded' or 'contested', by}, {'held', holder...} or
---       {'running', left_ms}: an earlier delivery of this very message has a lease that lives
+-- gives {'begun', queue lock found: mine, free, other or none, held for so many ms}, {'superseded' or 'contested', by},
+--       {'held', holder...} or {'running', left_ms}: an earlier delivery of this very message has a lease that lives
 --
 -- Atomic because the queue lock must go in the very step that takes the run lock: in between, a third copy could wait.
 
@@ -21,20 +21,20 @@ if ARGV[4] == '1' then
   if holders then return reply('held', KEYS[2], holders[1], now) end
 end
 
-local found, hold = 'none', tonumber(ARGV[7])
+local found, mine = 'none', nil
 if ARGV[3] ~= '' then
-  local mine = alive(KEYS[1], id, now)
+  mine = alive(KEYS[1], id, now)
   local others = not mine and full(KEYS[1], limit, now)
   found = mine and 'mine' or others and 'other' or 'free'
   if ARGV[3] == 'start' then
     drop(KEYS[1], id)
   elseif mine then
-    runs(KEYS[1], id, now, mine, ARGV[3] == 'end' and lease or 0, ARGV[8], ARGV[9], ARGV[10])
+    runs(KEYS[1], id, now, mine, ARGV[3] == 'end' and lease or 0, '-' .. ARGV[2], ARGV[8], ARGV[9], ARGV[10])
   elseif ARGV[3] ~= 'mark' then
     if others then return reply('held', KEYS[1], longest_unseen(others), now) end
-    local state = ARGV[3] == 'end' and 'r' or 'f'
-    take(KEYS[1], id, now, now + math.max(hold, state == 'r' and lease or 0), state, '-', ARGV[8], ARGV[9], ARGV[10])
+    local state, least = unpack(ARGV[3] == 'end' and {'r', lease} or {'f', 0})
+    take(KEYS[1], id, now, now + math.max(ARGV[7], least), state, '-' .. ARGV[2], ARGV[8], ARGV[9], ARGV[10])
   end
 end
 if ARGV[4] == '1' then take(KEYS[2], id, now, now + lease, 'r', ARGV[2], string.match(ARGV[8], ' .*$'), ARGV[9], ARGV[10]) end
-return {'begun', found}
+return {'begun', found, mine and now - mine.since or 0}

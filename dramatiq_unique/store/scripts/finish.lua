@@ -1,18 +1,25 @@
 -- finish: the owner lets go of its locks. Whoever is not the owner lets go of nothing, and twice is nothing.
 --
 -- KEYS  1 queue lock   2 run lock
--- ARGV  1 message_id   2 token of the delivery   3 '1' lets the queue lock go   4 '1' lets the run lock go
---       5 channel on which those who wait for the run lock are woken
--- gives {queue locks let go, run locks let go}
+-- ARGV  1 message_id   2 token of the delivery   3 queue lock: message lets it go, delivery does unless another delivery
+--       of the message has started since, '' keeps it   4 '1' lets the run lock go   5 channel on which those who wait for
+--       the run lock are woken
+-- gives {queue lock, run lock}: how long it was held, in ms, where it was let go, else -1
 --
 -- Atomic because the owner is compared before it is dropped.
 
-local id, gone = ARGV[1], {0, 0}
-if ARGV[3] == '1' and drop(KEYS[1], id) > 0 then gone[1] = 1 end
-local run = ARGV[4] == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
-if run and parse(run).token == ARGV[2] then
-  drop(KEYS[2], id)
-  gone[2] = 1
-  redis.call('PUBLISH', ARGV[5], id)
+local id, token, now, held = ARGV[1], ARGV[2], clock(), {-1, -1}
+local raw = ARGV[3] ~= '' and redis.call('HGET', KEYS[1], 'o:' .. id)
+local mine = raw and parse(raw)
+if mine and (ARGV[3] == 'message' or speaks(mine, '-' .. token)) then
+  drop(KEYS[1], id)
+  held[1] = now - mine.since
 end
-return gone
+raw = ARGV[4] == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
+local run = raw and parse(raw)
+if run and run.token == token then
+  drop(KEYS[2], id)
+  redis.call('PUBLISH', ARGV[5], id)
+  held[2] = now - run.since
+end
+return held

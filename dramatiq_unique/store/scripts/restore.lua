@@ -1,13 +1,18 @@
 -- restore: a message was not stored. Its lock goes back to the message whose place it took, or to nobody.
 --
 -- KEYS  1 queue lock   2 superseded
--- ARGV  1 message_id   2 the id it replaced or ''   3-7 the fields of that holder
+-- ARGV  1 message_id   2 the id it replaced or ''   3-7 the fields of that holder   8 within_ms: a lock that was taken
+--       longer ago is kept, and so is one of a message that runs; '' where it is known to have been taken for nothing
 -- gives 1 where the replaced message counts again, or there is none that should; 0 where it had come up already, and
 --       was skipped
 --
 -- Atomic because in between a third message would find the lock free.
 
 local id, old, now = ARGV[1], ARGV[2], clock()
+if ARGV[8] ~= '' then
+  local mine = alive(KEYS[1], id, now)
+  if not mine or mine.state == 'r' or now - mine.since > tonumber(ARGV[8]) then return 1 end
+end
 local had = drop(KEYS[1], id)
 local by = redis.call('HGET', KEYS[2], id)
 redis.call('HDEL', KEYS[2], id)
