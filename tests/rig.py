@@ -16,6 +16,7 @@ from dramatiq.common import dq_name, xq_name
 
 from dramatiq_unique import UniqueMiddleware
 from dramatiq_unique.events import Event
+from dramatiq_unique.store import RedisStore
 
 
 __all__ = ["Bench", "Gate", "RabbitmqBench", "RedisBench", "Rig", "Runs", "StubBench", "eventually"]
@@ -277,6 +278,19 @@ class Rig:
         self.bench.join()
         for worker in self.workers:
             worker.join()
+
+    @property
+    def store(self) -> RedisStore:
+        """The lock store of the middleware."""
+        return self.unique._on(self.broker).holding._store
+
+    def deliver_again(self, message: Message[Any]) -> None:
+        """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
+        if isinstance(self.broker, RedisBroker):
+            self.redis.hset(f"dramatiq:{self.queue}.msgs", message.options["redis_message_id"], message.encode())
+            self.redis.rpush(f"dramatiq:{self.queue}", message.options["redis_message_id"])
+        elif isinstance(self.broker, StubBroker):
+            self.broker.queues[self.queue].put(message.encode())
 
     def pending(self) -> int:
         """Count the messages that are not acknowledged yet, as far as the broker tells."""

@@ -245,3 +245,46 @@ def _deadline(rig: Rig) -> int:
     [key] = rig.lock_keys("run")
     [raw] = [value for field, value in rig.redis.hgetall(key).items() if field.startswith(b"o:")]
     return int(raw.split()[2])
+
+
+def test_a_delivery_that_ends_late_keeps_the_queue_lock_for_the_second(rig: Rig) -> None:
+    """C33 under until_executed: the first delivery stalled, and the second, which runs yet, keeps copies out."""
+    first, second = Gate(), Gate()
+    gates = iter([first, second])
+    actor = rig.actor(lambda: next(gates).arrive(), actor_name="work", lock="until_executed")
+    message = actor.send()
+    body = rig.waiting()[0]
+    rig.start()
+    first.wait_for_arrival()
+    rig.deliver_again(body)
+    second.wait_for_arrival()
+    first.open()
+    eventually(lambda: rig.pending() <= 1)
+    assert rig.told("released") == []
+    assert outcome(actor.send()).holder_id == message.message_id
+    second.open()
+    eventually(lambda: rig.lock_keys() == [])
+    assert len(rig.told("released")) == 1
+
+
+def test_a_lock_that_was_taken_while_the_answer_was_lost_is_kept_in_full(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that tries again finds the message's own lock; the message is new all the same."""
+    acquire = rig.store._scripts["acquire"]
+
+    def twice(**call: Any) -> Any:
+        acquire(**call)
+        return acquire(**call)
+
+    monkeypatch.setitem(rig.store._scripts, "acquire", twice)
+    actor = rig.actor(lambda: None, actor_name="work", lock="until_executed", lock_ttl=600)
+    actor.send()
+    [key] = rig.lock_keys("queue")
+    assert rig.redis.pttl(key) > 500_000
+    refuses = _Refuses(2)
+    refuses.go_on.set()
+    rig.broker.middleware.append(refuses)
+    with pytest.raises(_LostError):
+        actor.send(2)
+    assert rig.lock_keys("queue") == [key]

@@ -353,3 +353,29 @@ def test_a_caller_who_sends_a_message_again_from_outside_is_no_duplicate_of_it(r
     with pytest.raises(DuplicateMessage):
         [actor.send(2) for _ in range(2)]
     rig.drain()
+
+
+@pytest.mark.parametrize("lock", ["until_executed", "while_executing", "until_and_while_executing"])
+@pytest.mark.parametrize("who", ["the actor", "a later middleware"])
+def test_a_message_that_is_skipped_after_it_took_its_locks_lets_them_go_at_once(rig: Rig, lock: str, who: str) -> None:
+    """``SkipMessage`` out of a body, or after our hook, is as good as an end: nothing is kept until the ack."""
+    held: list[list[str]] = []
+
+    class Skips(Middleware):
+        def before_process_message(self, broker: Any, message: Any) -> None:
+            if who == "a later middleware":
+                raise dramatiq.middleware.SkipMessage("not today")
+
+    class Looks(Middleware):
+        def after_skip_message(self, broker: Any, message: Any) -> None:
+            held.append(rig.lock_keys())
+
+    def work() -> None:
+        raise dramatiq.middleware.SkipMessage("nothing to do")
+
+    rig.broker.middleware.append(Skips())
+    rig.broker.middleware.insert(0, Looks())
+    rig.actor(work, lock=lock).send()
+    rig.drain()
+    assert held == [[]]
+    assert [event.message_id for event in rig.told("released")]

@@ -245,6 +245,26 @@ class TestMakingGood:
 
         assert (expired.tries, expired.made) == (1, 0)
 
+    def test_it_is_called_off_where_its_message_is_sent_again(self, bench: Bench) -> None:
+        """The lock that it would have given back is the message's by now."""
+        made: list[str] = []
+        for name in ("x", "y"):
+
+            def release(name: str = name) -> None:
+                if not bench.is_up:
+                    raise LockStoreUnavailable("down")
+                made.append(name)
+
+            bench.is_up = False
+            bench.keeper.later(Pending(release, FOREVER_S, unless_sent=name))
+        bench.keeper.cancel("x")
+        bench.is_up = True
+
+        eventually(lambda: made)
+        bench.keeper.stop()
+
+        assert made == ["y"]
+
     def test_only_so_many_are_kept(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         """A store that is away for long costs no more memory; the oldest is left to expire."""
         monkeypatch.setattr(keeper, "_MOST_PENDING", 3)

@@ -752,6 +752,27 @@ class TestRestore:
         assert acquire(store, "x") == Kept()
         assert begin(store, "x", "start") == Started(Found.MINE)
 
+    @pytest.mark.parametrize(("within_ms", "left"), [(LONG_MS, []), (0, ["x"])])
+    def test_a_lock_that_may_have_been_taken_is_free_where_it_is_as_young_as_that(
+        self, store: RedisStore, within_ms: int, left: list[str]
+    ) -> None:
+        """The answer was lost; an older lock is of an earlier send of the same message."""
+        acquire(store, "x")
+        tick()
+
+        assert store.restore(DIGEST, "x", None, within_ms=within_ms)
+
+        assert [holder_of(acquire(store, "y")).message_id for _ in left] == left
+
+    def test_a_lock_that_may_have_been_taken_is_kept_once_its_message_runs(self, store: RedisStore) -> None:
+        """It was stored after all."""
+        acquire(store, "x")
+        begin(store, "x", "end")
+
+        store.restore(DIGEST, "x", None, within_ms=LONG_MS)
+
+        assert isinstance(acquire(store, "y"), Held)
+
     def test_who_came_up_in_between_was_skipped(self, store: RedisStore) -> None:
         """That is told, and the lock is free."""
         acquire(store, "x")
