@@ -15,6 +15,8 @@ from tests.servers import GivenRedis, RedisServer, rabbitmq_answers
 LEASE_MS = LEASE_S * 1000
 PROMPTLY_MS = 10_000
 """What a busy machine may take beyond a lease: to look again, to deliver, to start."""
+BELIEVED_MS = 5000
+"""How long a holder is believed after it was last seen, where a lease is shorter."""
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
@@ -71,6 +73,20 @@ def test_a_job_delivered_again_gets_its_own_lock_back(site: Site) -> None:
     site.wait_for("ended", "x", 2)
     eventually(lambda: site.lock_keys() == [])
     assert outcome(site.send("until_executed", "next")).action == "enqueued"
+
+
+@pytest.mark.parametrize("kind", ["redis"])
+def test_a_job_that_is_lost_with_its_worker_blocks_its_key_for_a_lease_at_most(site: Site) -> None:
+    """The broker has forgotten the job that ran, so nobody delivers it again: the next send takes its lock over."""
+    worker = site.worker("only")
+    x = site.send("until_executed", "x")
+    site.wait_for("started", "x", 1)
+    killed_ms = site.kill(worker, "only")
+    site.redis.delete(*site.redis.scan_iter("dramatiq:*"))
+
+    _assert_refused(site.send("until_executed", "copy"), x)
+    eventually(lambda: outcome(site.send("until_executed", "copy")).action == "enqueued")
+    assert site.now_ms() - killed_ms < max(LEASE_MS, BELIEVED_MS) + PROMPTLY_MS
 
 
 @pytest.mark.parametrize("kind", ["redis"])
