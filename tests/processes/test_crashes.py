@@ -89,7 +89,6 @@ def test_a_job_that_is_lost_with_its_worker_blocks_its_key_for_a_lease_at_most(s
     assert site.now_ms() - killed_ms < max(LEASE_MS, BELIEVED_MS) + PROMPTLY_MS
 
 
-@pytest.mark.parametrize("kind", ["redis"])
 def test_the_lock_travels_with_a_job_that_a_shutdown_interrupts(site: Site) -> None:
     """C03: a deploy raises Shutdown in the actor; a copy sent before the job runs again is refused."""
     worker = site.worker("first")
@@ -108,7 +107,6 @@ def test_the_lock_travels_with_a_job_that_a_shutdown_interrupts(site: Site) -> N
     assert not site.told("lapsed", x)
 
 
-@pytest.mark.parametrize("kind", ["redis"])
 def test_a_copy_that_waits_starts_after_the_first_ends_however_long_it_takes(site: Site) -> None:
     """C04: a lease is no time limit. One runs for several leases, one waits, and no third is let in."""
     site.worker("only")
