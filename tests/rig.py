@@ -275,9 +275,13 @@ class Rig:
 
     def join(self) -> None:
         """Wait until the queue and its delay queue are empty, and what was fetched is done."""
-        self.bench.join()
-        for worker in self.workers:
-            worker.join()
+        busy = True
+        while busy:
+            self.bench.join()
+            # What RabbitMQ did not count, since it was fetched, may have gone back into a queue when it is done.
+            busy = any(_has_work(worker) for worker in self.workers)
+            for worker in self.workers:
+                worker.join()
 
     @property
     def store(self) -> RedisStore:
@@ -320,3 +324,9 @@ class Rig:
     def told(self, name: str) -> list[Any]:
         """List the events of one name."""
         return [event for event in list(self.events) if event.name == name]
+
+
+def _has_work(worker: dramatiq.Worker) -> bool:
+    """Whether a worker has fetched what it has not done yet."""
+    queues = [worker.work_queue, *(consumer.delay_queue for consumer in worker.consumers.values())]
+    return any(queue.unfinished_tasks for queue in queues)

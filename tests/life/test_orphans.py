@@ -5,9 +5,11 @@ from typing import Any
 import dramatiq
 import pytest
 from dramatiq.brokers.redis import RedisBroker
+from dramatiq.common import dq_name
+from dramatiq.middleware import Middleware
 
 from dramatiq_unique import outcome
-from tests.rig import Gate, RedisBench, Rig, Runs, StubBench, eventually
+from tests.rig import Gate, RabbitmqBench, RedisBench, Rig, Runs, StubBench, eventually
 
 
 LONG_AGO_MS = 10_000
@@ -19,9 +21,9 @@ def backend() -> str:
     return "redis-last"
 
 
-@pytest.fixture(params=["stub-last", "redis-last"])
+@pytest.fixture(params=["stub-last", "redis-last", "rabbitmq-last"])
 def any_backend(request: pytest.FixtureRequest) -> str:
-    """Both, for what every broker does."""
+    """All of them, for what every broker does."""
     name: str = request.param
     return name
 
@@ -154,9 +156,9 @@ class TestFlushing:
         if everything:
             rig.broker.flush_all()
         else:
-            rig.broker.flush("default")
-            if rig.broker.queues and not isinstance(rig.broker, RedisBroker):
-                rig.broker.flush("default.DQ")
+            rig.broker.flush(rig.queue)
+            if isinstance(rig.bench, StubBench):  # The others take the delay queue with it.
+                rig.broker.flush(dq_name(rig.queue))
         assert rig.lock_keys() == []
         assert [outcome(actor.send(number)).action for number in (1, 2)] == ["enqueued"] * 2
 
@@ -167,7 +169,7 @@ class TestFlushing:
         first = actor.send()
         rig.start()
         gate.wait_for_arrival()
-        rig.broker.flush("default")
+        rig.broker.flush(rig.queue)
         assert rig.holders() == {first.message_id}
         gate.open()
         eventually(lambda: rig.lock_keys() == [])
@@ -201,8 +203,8 @@ class TestRedelivery:
         [event] = {(event.message_id, event.strategy) for event in rig.told("rescheduled")}
         assert event == (first.message_id, "redelivery")
         gate.open(2)
+        eventually(lambda: len(runs.ended) == 2)
         rig.join()
-        assert len(runs.ended) == 2
         assert runs.most_at_once == 1
         assert rig.dead_letters() == []
         eventually(lambda: rig.lock_keys() == [])
@@ -222,6 +224,35 @@ class TestRedelivery:
         eventually(lambda: rig.lock_keys() == [])
         assert rig.told("rescheduled") == rig.told("lapsed") == []
 
+    @pytest.mark.parametrize("lock", ["until_executed", "while_executing", "until_and_while_executing"])
+    def test_a_first_delivery_that_ends_late_frees_nothing_of_the_second(self, rig: Rig, lock: str) -> None:
+        """C33: its lease lapsed and the job was started again elsewhere; what it lets go of is not the second's."""
+        gate = Gate()
+        ended: list[str] = []
+
+        class Looks(Middleware):
+            def after_ack(self, broker: Any, message: Any) -> None:
+                ended.append(message.message_id)
+
+        rig.broker.add_middleware(Looks())
+        actor = rig.actor(gate.arrive, actor_name="work", lock=lock)
+        first = actor.send()
+        body = rig.waiting()[0]
+        rig.start()
+        gate.wait_for_arrival()
+        for key in rig.lock_keys():
+            rig.redis.delete(key)  # As a lease does that nobody renewed in time.
+        _deliver_again(rig, body)
+        gate.wait_for_arrival()
+        kind = "queue" if lock == "until_executed" else "run"
+        assert rig.holders(kind) == {first.message_id}
+
+        gate.open()
+        eventually(lambda: ended == [first.message_id])
+        assert rig.holders(kind) == {first.message_id}
+        gate.open()
+        eventually(lambda: rig.lock_keys() == [])
+
 
 def _deliver_again(rig: Rig, message: "dramatiq.Message[Any]") -> None:
     """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
@@ -229,6 +260,8 @@ def _deliver_again(rig: Rig, message: "dramatiq.Message[Any]") -> None:
         client: Any = rig.client
         client.hset("dramatiq:default.msgs", message.options["redis_message_id"], message.encode())
         client.rpush("dramatiq:default", message.options["redis_message_id"])
+    elif isinstance(rig.bench, RabbitmqBench):
+        rig.bench.broker.channel.basic_publish("", rig.queue, message.encode())
     elif isinstance(rig.bench, StubBench):
         rig.bench.broker.queues["default"].put(message.encode())
 

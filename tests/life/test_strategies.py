@@ -201,6 +201,7 @@ def test_rescheduling_runs_all_of_them_one_at_a_time(rig: Rig) -> None:
     gate.wait_for_arrival()
     eventually(lambda: len({event.message_id for event in rig.told("rescheduled")}) == 4)
     gate.open(5)
+    eventually(lambda: len(runs.ended) >= 5)
     rig.join()
     assert sorted(runs.ended) == list(range(5))
     assert runs.most_at_once == 1

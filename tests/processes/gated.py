@@ -36,7 +36,7 @@ def make_broker(kind: str, url: str, lease_s: float) -> tuple[Broker, UniqueMidd
     """Make a broker with the middleware on it, its locks at ``url``."""
     broker: Broker
     if kind == "rabbitmq":
-        broker = RabbitmqBroker(host="127.0.0.1", port=5672)
+        broker = RabbitmqBroker(host="127.0.0.1", port=5672, heartbeat=int(os.environ.get("TEST_HEARTBEAT_S", "60")))
     else:
         broker = RedisBroker(url=url, heartbeat_timeout=HEARTBEAT_MS, maintenance_chance=1_000_000)
     unique = UniqueMiddleware(url=url, lease=lease_s)

@@ -50,13 +50,14 @@ class Site:
         self._actors = declare(self._broker, self.queue, url)
         self._workers: list[DramatiqWorker] = []
 
-    def worker(self, name: str) -> DramatiqWorker:
-        """Start a worker, and wait until it is ready."""
+    def worker(self, name: str, **more: str) -> DramatiqWorker:
+        """Start a worker, with more of its environment if it takes that, and wait until it is ready."""
         own = {
             "TEST_BROKER": self._kind,
             "TEST_QUEUE": self.queue,
             "TEST_LEASE_S": str(LEASE_S),
             "TEST_WORKER": name,
+            **more,
         }
         worker = DramatiqWorker("tests.processes.gated:from_environment", environment(self._url, **own))
         self._workers.append(worker)

@@ -22,7 +22,7 @@ from tests.rig import Rig, eventually
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 LOCKS = ["until_executing", "until_executed", "while_executing", "until_and_while_executing"]
-on_two_brokers = pytest.mark.parametrize("backend", ["stub-last", "redis-first"])
+on_every_broker = pytest.mark.parametrize("backend", ["stub-last", "redis-first", "rabbitmq-last"])
 
 
 class Once:
@@ -50,7 +50,7 @@ class Once:
         monkeypatch.setattr(RedisStore, operation, call_or_land)
 
 
-@on_two_brokers
+@on_every_broker
 @pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_time_limit_around_the_start_leaves_no_lock(
@@ -68,7 +68,7 @@ def test_a_time_limit_around_the_start_leaves_no_lock(
     assert rig.lock_keys() == []
 
 
-@on_two_brokers
+@on_every_broker
 @pytest.mark.parametrize("lock", ["until_executed", "while_executing", "until_and_while_executing"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_time_limit_around_the_release_after_a_success_leaves_no_lock(
@@ -86,7 +86,7 @@ def test_a_time_limit_around_the_release_after_a_success_leaves_no_lock(
     assert rig.lock_keys() == []
 
 
-@on_two_brokers
+@on_every_broker
 @pytest.mark.parametrize(
     ("lock", "operation"),
     [
@@ -115,7 +115,7 @@ def test_a_time_limit_while_a_failure_is_handled_leaves_no_lock(
     assert rig.lock_keys() == []
 
 
-@on_two_brokers
+@on_every_broker
 @pytest.mark.parametrize("lock", ["until_executed", "while_executing"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_nothing_is_renewed_for_a_message_that_was_never_rejected(
