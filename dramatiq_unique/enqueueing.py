@@ -89,7 +89,6 @@ class Enqueueing:
             answer = self._ask(claim, message, delay_ms)
         except LockStoreUnavailable as exc:
             self._enqueue_without_store(claim, message, exc)
-            attempt.answered()
             return
         except (NotEnqueued, DuplicateMessage):
             attempt.answered()
