@@ -136,6 +136,14 @@ class TestAcquire:
 
         assert expires_in_ms(store) > 10_000
 
+    def test_a_window_is_not_stretched(self, store: RedisStore) -> None:
+        """Whoever asks again, a copy of the message that was delivered twice for one, finds it as it was opened."""
+        acquire(store, "x", state="f", hold_ms=1000)
+
+        acquire(store, "x", state="f", hold_ms=LONG_MS)
+
+        assert expires_in_ms(store) <= 1000
+
     def test_a_full_lock_names_its_holder(self, store: RedisStore) -> None:
         """Who, since when, until when, and where its message is."""
         acquire(store, "x", 10_000, actor_name="import it", queue_name="slow.DQ", broker_id="b-1")
