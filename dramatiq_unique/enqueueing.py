@@ -3,6 +3,7 @@
 What a full lock means is settled in :mod:`dramatiq_unique.conflicts`.
 """
 
+import time
 from typing import Any
 
 from dramatiq import Message
@@ -89,7 +90,6 @@ class Enqueueing:
             answer = self._ask(claim, message, delay_ms)
         except LockStoreUnavailable as exc:
             self._enqueue_without_store(claim, message, exc)
-            attempt.answered()
             return
         except (NotEnqueued, DuplicateMessage):
             attempt.answered()
@@ -110,6 +110,8 @@ class Enqueueing:
                 # The driver tries again where an answer is lost, and then finds what it took itself.
                 taken = not claim.again and held_ms <= attempt.age_ms
                 self._give(claim.ticket.taken(), message, attempt, taken=taken)
+                if not claim.again:  # Or who took it died before the message was stored.
+                    attempt.keeps_from_s = time.monotonic() - held_ms / 1000
             case Held() | Contested():
                 self._give(claim.ticket, message, attempt)
 
@@ -192,6 +194,8 @@ class Enqueueing:
         """Give a message its ticket, and note what has to be given back if it is not stored."""
         stamp(message, ticket)
         attempt.answered(taken=taken)
+        if taken:
+            attempt.keeps_from_s = attempt.since_s
         attempt.replaced = attempt.replaced or replaced
 
     def _enqueue_without_store(self, claim: Claim, message: Message[Any], error: LockStoreUnavailable) -> None:
@@ -211,9 +215,9 @@ class Enqueueing:
 
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
         """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""
-        if attempt.claim is not None and attempt.taken and not self._parts.adapter.can_say:
-            hold_ms = attempt.claim.hold_ms(attempt.delay_ms)
-            self._parts.holding.keep_in_full(attempt.claim, hold_ms - attempt.age_ms)
+        since_s = attempt.keeps_from_s
+        if attempt.claim is not None and since_s is not None and not self._parts.adapter.can_say:
+            self._parts.holding.keep_in_full(attempt.claim, since_s + attempt.claim.hold_ms(attempt.delay_ms) / 1000)
         if attempt.claim is not None and attempt.replaced is not None:
             self._settle_replaced(attempt.claim, attempt.replaced)
 

@@ -50,6 +50,8 @@ class Attempt:
         claim: What it asked for.
         unanswered: Whether the store was asked and has not answered, so that it may have given the lock.
         taken: Whether a lock was newly taken for it.
+        keeps_from_s: When the lock was taken that is to be kept in full once the message is stored, by
+            :func:`time.monotonic`; ``None``: it needs no keeping.
         replaced: Whose place was taken with it.
         delay_ms: The delay of the message.
         since_s: When the attempt began, by :func:`time.monotonic`.
@@ -60,6 +62,7 @@ class Attempt:
     claim: Claim | None = None
     unanswered: bool = False
     taken: bool = False
+    keeps_from_s: float | None = None
     replaced: Holder | None = None
     delay_ms: float = 0
     since_s: float = field(default_factory=time.monotonic)

@@ -125,11 +125,20 @@ class Holding:
         """Leave the lock of a message alone that may be given back: it is being sent again."""
         self._keeper.cancel(message_id)
 
-    def keep_in_full(self, claim: Claim, hold_ms: int) -> None:
-        """Keep the lock of a message for its whole life, now that the message is stored."""
-        self._now_or_later(
-            claim, lambda: self._store.keep(claim.ticket.digest, claim.ticket.message_id, hold_ms), hold_ms
-        )
+    def keep_in_full(self, claim: Claim, until_s: float) -> None:
+        """Keep the lock of a message for its whole life, now that the message is stored.
+
+        Arguments:
+            claim: What it asked for.
+            until_s: How long, by :func:`time.monotonic`: a moment, so that a window is no longer for being kept late.
+        """
+        ticket = claim.ticket
+
+        def keep() -> None:
+            left_ms = int((until_s - time.monotonic()) * 1000)
+            self._store.keep(ticket.digest, ticket.message_id, max(left_ms, 0))
+
+        self._now_or_later(claim, keep, int((until_s - time.monotonic()) * 1000))
 
     def confirm(self, claim: Claim, replaced_id: str) -> None:
         """Note that a message which took the place of another is stored now."""

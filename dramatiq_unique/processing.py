@@ -188,7 +188,8 @@ class Processing:
         claim = (delivery and delivery.claim) or self._parts.claims.to_let_go(message)
         if claim is None:
             return
-        queue, run = claim.ticket.held and claim.lets_queue_lock_go, False
+        # Whatever its ticket says: Redis may have given the lock, and the answer was lost.
+        queue, run = claim.lets_queue_lock_go and not claim.ticket.waits, False
         if delivery is not None:
             queue = delivery.queue_held or (queue and not delivery.settled)
             run = delivery.run_held

@@ -62,6 +62,11 @@ local function speaks(record, token)
   return record.token == '-' or record.token == token
 end
 
+-- Whether a holder's place is a window, which nothing stretches.
+local function window(record)
+  return record.state == 'v' or record.state == 'f'
+end
+
 local function drop(key, id)
   return redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id)
 end

@@ -17,7 +17,7 @@ local deadline, state = now + tonumber(ARGV[3]), ARGV[4]
 local mine = alive(lock, id, now)
 if mine then
   if state ~= '' then mine.state, mine.token = state, '-' end
-  mine.deadline = math.max(mine.deadline, deadline)
+  if not window(mine) then mine.deadline = math.max(mine.deadline, deadline) end
   put(lock, id, now, mine)
   describe(lock, id, ARGV[5], ARGV[6], ARGV[7])
   return {'mine', now - mine.since}

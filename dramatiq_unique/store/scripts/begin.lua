@@ -5,9 +5,9 @@
 --       says that the message of a window runs, '' there is none   4 run: '1' takes the run lock   5 limit   6 lease_ms
 --       7 hold_ms of a queue lock to take   8 place   9 info   10 args   11 id and 12 record of an orphan, or ''
 -- gives {'begun', queue lock found: mine, free, other or none, held for so many ms}, {'superseded' or 'contested', by},
---       {'held', holder...} or {'running', left_ms}: an earlier delivery of this very message has a lease that lives
+--       {'held', holder...} or {'running', left_ms}: an earlier delivery of it has a lease (its own: the answer was lost)
 --
--- Atomic because the queue lock must go in the very step that takes the run lock: in between, a third copy could wait.
+-- Atomic because the queue lock must go in the very step that takes the run lock: else a third copy could wait.
 
 local id, limit, lease, now = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6]), clock()
 local fate, by = superseder(KEYS[3], id, now)
@@ -16,7 +16,7 @@ if ARGV[11] ~= '' and redis.call('HGET', KEYS[1], 'o:' .. ARGV[11]) == ARGV[12] 
 
 if ARGV[4] == '1' then
   local first = alive(KEYS[2], id, now)
-  if first then return {'running', first.deadline - now} end
+  if first then return first.token == ARGV[2] and {'begun', 'mine', 0} or {'running', first.deadline - now} end
   local holders = full(KEYS[2], limit, now)
   if holders then return reply('held', KEYS[2], holders[1], now) end
 end
