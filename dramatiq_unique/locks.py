@@ -124,7 +124,7 @@ class Locks:
                 if (named or fnmatchcase(holder.actor_name, pattern)) and queue in (None, holder.queue_name)
             )
             if holders or (lock.unreadable is not None and named and queue is None):
-                yield replace(lock, holders=holders)
+                yield lock if holders == lock.holders else replace(lock, holders=holders)
 
     def release(self, lock: Lock | str, *, message_id: str | None = None) -> int:
         """Let go of a lock by hand, and tell ``released`` for each holder.

@@ -20,6 +20,7 @@ from dramatiq_unique.store.sighting import Sighting
 
 __all__ = ["Lookups"]
 
+_KINDS = (Kind.QUEUE, Kind.RUN)
 _STATES = ("w", "n", "r", "v", "f")
 _RAW: dict[str, Any] = {NEVER_DECODE: True}
 _PAGE = 500
@@ -126,44 +127,33 @@ class Lookups(Prefixed):
         """Read the keys of some digests in one pipelined call."""
         pipeline: Any = self.client.pipeline(transaction=False)
         for digest in digests:
-            for kind in Kind:
+            for kind in _KINDS:
                 pipeline.execute_command("HGETALL", self.key(digest, kind), **_RAW)
         replies = pipeline.execute(raise_on_error=False)
-        seen = []
-        for number, digest in enumerate(digests):
-            keys = {kind: self._raised(replies[2 * number + place]) for place, kind in enumerate(Kind)}
-            seen.append(self._sighting(digest, keys, now_ms))
-        return seen
+        for reply in replies:
+            if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
+                raise reply  # It says nothing of the key.
+        queue_locks, run_locks = replies[::2], replies[1::2]
+        return [
+            self._sighting(digest, queue, run, now_ms)
+            for digest, queue, run in zip(digests, queue_locks, run_locks, strict=True)
+        ]
 
-    @staticmethod
-    def _raised(reply: Any) -> Fields:
-        """Raise what says nothing of the key."""
-        if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
-            raise reply
-        fields: Fields = reply
-        return fields
-
-    def _sighting(self, digest: str, keys: dict[Kind, Fields], now_ms: int) -> Sighting:
-        holders: dict[Kind, tuple[Holder, ...]] = {}
+    def _sighting(self, digest: str, queue: Fields, run: Fields, now_ms: int) -> Sighting:
+        found: list[tuple[Holder, ...]] = []
         unreadable = None
-        for kind, fields in keys.items():
+        for kind, fields in zip(_KINDS, (queue, run), strict=True):
             try:
-                holders[kind] = tuple(holder for holder in _holders(fields) if holder.deadline_ms > now_ms)
+                found.append(tuple(holder for holder in _holders(fields) if holder.deadline_ms > now_ms))
             except ValueError as exc:
-                holders[kind] = ()
+                found.append(())
                 reason = "it has bytes that are not UTF-8" if isinstance(exc, UnicodeError) else str(exc)
                 unreadable = (
                     f"what stands in key {self.key(digest, kind)!r} is no lock of ours: {reason}; look at it, and "
                     "delete it"
                 )
-        return Sighting(
-            digest=digest,
-            now_ms=now_ms,
-            queue=holders[Kind.QUEUE],
-            run=holders[Kind.RUN],
-            has_both=all(keys.values()),
-            unreadable=unreadable,
-        )
+        waiting, running = found
+        return Sighting(digest, now_ms, waiting, running, has_both=bool(queue and run), unreadable=unreadable)
 
 
 def _is_cluster(client: Any) -> bool:
@@ -182,11 +172,13 @@ def _holders(fields: Fields) -> list[Holder]:
     Raises:
         ValueError: It is no lock of ours; the text says why, except where it is not UTF-8.
     """
+    if not fields:
+        return []
     if isinstance(fields, Exception):
         raise ValueError("it is no hash")  # noqa: TRY004 - as for everything else that it may be
     texts = {field.decode(): value.decode() for field, value in fields.items()}
     ids = [field.removeprefix("o:") for field in texts if field.startswith("o:")]
-    if texts and not ids:
+    if not ids:
         raise ValueError("it has no holder")
     holders = []
     for message_id in ids:
