@@ -108,8 +108,8 @@ class Sentence:
             return f"It would be enqueued: its {self.lock} lock is {'free' if self.limit == 1 else 'not full'}"
         if orphan:
             return (
-                f"It would be enqueued: its {self.lock} lock is held by message {taken_from.message_id}, which is no "
-                "longer in the broker, and would be taken over"
+                f"It would be enqueued: its {self.lock} lock is held by message {_shown(taken_from.message_id)}, "
+                "which is no longer in the broker, and would be taken over"
             )
         return f"It would be enqueued in the place of {self._who(taken_from)}"
 
@@ -120,7 +120,7 @@ class Sentence:
 
     def _who(self, holder: LockHolder) -> str:
         """Name a holder, where it is, and what it does."""
-        process = f"{holder.host} (pid {holder.pid})"
+        process = f"{_shown(holder.host)} (pid {holder.pid})"
         had_for = f"and has had the lock for {_span(self.now_ms - holder.since_ms)}"
         match holder.state:
             case "running":
@@ -131,9 +131,13 @@ class Sentence:
                 does = f"is about to be enqueued by {process}"
             case _:
                 does = f"{'is delayed' if holder.delayed else 'waits'} {had_for}"
-        return (
-            f"message {holder.message_id} of actor {holder.actor_name!r} on queue {holder.queue_name!r}, which {does}"
-        )
+        who = f"message {_shown(holder.message_id)} of actor {holder.actor_name!r}"
+        return f"{who} on queue {holder.queue_name!r}, which {does}"
+
+
+def _shown(text: str) -> str:
+    """Show an id as it is, unless somebody wrote one that a terminal would not print."""
+    return text if text.isprintable() else repr(text)
 
 
 def _span(ms: int) -> str:

@@ -169,6 +169,16 @@ class TestGet:
         assert lock is not None
         assert (lock.holders[0].host, lock.holders[0].pid, lock.holders[0].actor_name) == ("", 0, "")
 
+    def test_an_id_that_no_terminal_prints_is_written_out(self, bench: Bench, memory: Any) -> None:
+        """Somebody may have written it; the sentence stays one line."""
+        digest = str(outcome(bench.ship.send(7)).digest)
+        key = f"{PREFIX}:{{{digest}}}:queue"
+        memory.delete(key)
+        memory.hset(key, "o:\n\x1b[2J", "1 2 99999999999999 w -")
+        said = str(bench.unique.locks.explain(bench.ship, 7))
+        assert r"message '\n\x1b[2J' of actor ''" in said
+        assert said.isprintable()
+
 
 class TestIter:
     """All locks, by pattern."""
