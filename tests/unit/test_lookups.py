@@ -142,6 +142,18 @@ class TestWalk:
         for page in (1, 7, 500):
             assert walked(lookups, page) == expected
 
+    def test_more_than_it_keeps_in_mind_come_twice_rather_than_not(
+        self, store: RedisStore, lookups: Lookups, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its memory has a bound."""
+        monkeypatch.setattr("dramatiq_unique.store.lookups._REMEMBERED", 2)
+        for number in range(20):
+            wait_for(store, "x", f"d{number}")
+            run(store, "y", f"d{number}")
+        found = walked(lookups, 1)
+        assert set(found) == {f"d{number}" for number in range(20)}
+        assert 20 <= len(found) <= 40
+
     def test_both_locks_of_a_digest_come_together(self, store: RedisStore, lookups: Lookups) -> None:
         """Whichever key was met first."""
         wait_for(store, "x")
@@ -234,6 +246,17 @@ class TestRelease:
         assert lookups.release(DIGEST, Kind.QUEUE, "x", **seen) is not None
         assert lookups.release(DIGEST, Kind.QUEUE, "x", **seen) is None
         assert lookups.release("unknown", Kind.RUN, "x", **seen) is None
+
+    def test_one_past_its_deadline_has_nothing_to_let_go(self, store: RedisStore, lookups: Lookups) -> None:
+        """It was seen while it had; another keeps the key."""
+        wait_for(store, "x")
+        seen = _as_seen(lookups, Kind.QUEUE)
+        wait_for(store, "y")
+        client: Any = store.client
+        key = store.key(DIGEST, Kind.QUEUE)
+        since, touched, _, state, token = _raw(client, key, "o:x").split(" ")
+        client.hset(key, "o:x", f"{since} {touched} {touched} {state} {token}")
+        assert lookups.release(DIGEST, Kind.QUEUE, "x", **seen) is None
 
     def test_whoever_waits_for_a_run_lock_is_woken(self, store: RedisStore, lookups: Lookups) -> None:
         """As by its owner."""
