@@ -59,7 +59,7 @@ class Event:
         actor_name: Its actor.
         queue_name: Its queue (never a delay queue's name).
         digest: The digest of its locks.
-        lock: The name of its lock type.
+        lock: The name of its lock type; ``""`` in the release of a lock by hand, since Redis does not know it.
     """
 
     name: ClassVar[str]
@@ -172,7 +172,7 @@ class Merged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Event):
-    """A lock was let go by code.
+    """A lock was let go by code, or by hand (``UniqueMiddleware.locks``).
 
     Arguments:
         kind: ``"queue"`` or ``"run"``.

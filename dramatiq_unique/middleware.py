@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -13,9 +14,11 @@ from dramatiq.worker import ConsumerThread, WorkerThread
 from dramatiq_unique.binding import Binding
 from dramatiq_unique.errors import InvalidLockOptions, UniqueError, as_ours
 from dramatiq_unique.events import Event
+from dramatiq_unique.explaining import Explaining
 from dramatiq_unique.guard import Attempt
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.lock_types import LockType
+from dramatiq_unique.locks import Locks
 from dramatiq_unique.options import OPTION_NAMES
 from dramatiq_unique.settings import Settings
 from dramatiq_unique.store import Client
@@ -95,6 +98,7 @@ class UniqueMiddleware(Middleware):
         )
         self._journal = Journal()
         self._meeting = threading.Lock()
+        self._met_last: Callable[[], Broker | None] = lambda: None
 
     def subscribe(self, function: Subscriber) -> Subscriber:
         """Hear every event (:mod:`dramatiq_unique.events`); also usable as a decorator.
@@ -108,6 +112,26 @@ class UniqueMiddleware(Middleware):
         """
         self._journal.subscribe(function)
         return function
+
+    @property
+    def locks(self) -> Locks:
+        """The locks, to look at and to let go (:class:`~dramatiq_unique.locks.Locks`).
+
+        On several brokers: what goes by actor, by that actor's broker; all else by the one that was met last.
+
+        Raises:
+            UniqueError: No broker was met yet, which happens when an actor is declared on it.
+        """
+        broker = self._met_last()
+        if broker is None:
+            raise UniqueError("UniqueMiddleware.locks: add it to a broker first, and declare an actor there")
+        store = self._on(broker).parts.store
+        return Locks(store.client, prefix=store.prefix, on=self._explaining, journal=self._journal)
+
+    def _explaining(self, actor: Actor[Any, Any]) -> Explaining:
+        if self not in actor.broker.middleware:
+            raise UniqueError(f"actor {actor.actor_name!r} is on another broker than this UniqueMiddleware")
+        return Explaining(self._on(actor.broker).parts, enabled=self.enabled)
 
     @property
     def actor_options(self) -> set[str]:
@@ -215,9 +239,11 @@ class UniqueMiddleware(Middleware):
                 "messages for conflicts; keep one"
             )
         try:
-            return Binding.to(broker, self._settings, self._journal)
+            binding = Binding.to(broker, self._settings, self._journal)
         except UniqueError:
             raise
         except Exception as exc:
             # Anything else Dramatiq would log and pass over (``Broker.emit_before``), and nothing would be locked.
             raise as_ours(exc, f"UniqueMiddleware cannot work with {type(broker).__name__}") from exc
+        self._met_last = weakref.ref(broker)
+        return binding

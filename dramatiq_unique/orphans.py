@@ -45,19 +45,30 @@ class Orphans:
         Raises:
             LockStoreUnavailable: The store cannot be reached.
         """
-        holder = held.holder
-        # A run lock has its lease instead, and a window outlives its message.
-        if not holder.vouched_for_by_its_message or held.unseen_ms < self._believed_ms(holder):
+        if not self._may_be_gone(held.holder, held.unseen_ms):
             return False
-        exists = self._exists(holder)
+        exists = self._exists(held.holder)
         if exists:
-            self._store.keep(claim.ticket.digest, holder.message_id, 0)
+            self._store.keep(claim.ticket.digest, held.holder.message_id, 0)
         return exists is False
+
+    def is_orphan(self, holder: Holder, unseen_ms: int) -> bool:
+        """Tell whether a holder would be found to be an orphan, marking nothing.
+
+        Arguments:
+            holder: Who is in the way.
+            unseen_ms: How long ago it was last seen, in milliseconds.
+        """
+        return self._may_be_gone(holder, unseen_ms) and self._exists(holder) is False
 
     def is_stored(self, holder: Holder) -> bool:
         """Tell whether the message of a holder is in the broker by now, so that another may rely on it."""
         exists = self._exists(holder)
         return holder.state != "n" if exists is None else exists
+
+    def _may_be_gone(self, holder: Holder, unseen_ms: int) -> bool:
+        # A run lock has its lease instead, and a window outlives its message.
+        return holder.vouched_for_by_its_message and unseen_ms >= self._believed_ms(holder)
 
     def _believed_ms(self, holder: Holder) -> int:
         # What runs is seen at each renewal, even where its body was flushed.

@@ -8,7 +8,7 @@ from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OptionRules
-from dramatiq_unique.store import NO_ADDRESS, Client, is_address, is_synchronous
+from dramatiq_unique.store import NO_ADDRESS, NO_PREFIX, Client, is_address, is_prefix, is_synchronous
 from dramatiq_unique.strategies import Strategy, strategy_table
 
 
@@ -60,8 +60,8 @@ class Settings:
         _check_registries(lock_types, strategies)
         if not isinstance(enabled, bool):
             raise _wrong(f"enabled must be True or False, not {enabled!r}")
-        if not isinstance(prefix, str) or not prefix or any(brace in prefix for brace in "{}"):
-            raise _wrong(f"prefix must be a string, not empty, and without braces, which mark the slot; not {prefix!r}")
+        if not is_prefix(prefix):
+            raise _wrong(f"prefix {NO_PREFIX}; not {prefix!r}")
         if on_store_error not in ("raise", "ignore"):
             raise _wrong(f"on_store_error must be 'raise' or 'ignore', not {on_store_error!r}")
         table = strategy_table(strategies)

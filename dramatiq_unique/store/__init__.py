@@ -3,7 +3,16 @@
 Nothing here knows Dramatiq.
 """
 
-from dramatiq_unique.store.connection import NO_ADDRESS, Client, connect, is_address, is_synchronous
+from dramatiq_unique.store.connection import (
+    NO_ADDRESS,
+    NO_PREFIX,
+    Client,
+    connect,
+    is_address,
+    is_prefix,
+    is_synchronous,
+)
+from dramatiq_unique.store.lookups import Lookups
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request, in_queue_lock
 from dramatiq_unique.store.redis_store import QueueOwner, RedisStore
 from dramatiq_unique.store.replies import (
@@ -20,10 +29,12 @@ from dramatiq_unique.store.replies import (
     Superseded,
     Taken,
 )
+from dramatiq_unique.store.sighting import Sighting, first_waiting, longest_unseen
 
 
 __all__ = [
     "NO_ADDRESS",
+    "NO_PREFIX",
     "Acquired",
     "Begun",
     "Client",
@@ -35,16 +46,21 @@ __all__ = [
     "Kept",
     "Kind",
     "Lease",
+    "Lookups",
     "QueueOwner",
     "RedisStore",
     "Replaced",
     "Request",
     "Running",
+    "Sighting",
     "Started",
     "Superseded",
     "Taken",
     "connect",
+    "first_waiting",
     "in_queue_lock",
     "is_address",
+    "is_prefix",
     "is_synchronous",
+    "longest_unseen",
 ]

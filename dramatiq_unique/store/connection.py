@@ -1,14 +1,24 @@
 """Which Redis holds the locks."""
 
 import os
-from typing import Any
+from typing import Any, TypeGuard
 
 import redis
 
 from dramatiq_unique.errors import InvalidLockOptions
 
 
-__all__ = ["NO_ADDRESS", "URL_VARIABLE", "Client", "connect", "errors_of", "is_address", "is_synchronous"]
+__all__ = [
+    "NO_ADDRESS",
+    "NO_PREFIX",
+    "URL_VARIABLE",
+    "Client",
+    "connect",
+    "errors_of",
+    "is_address",
+    "is_prefix",
+    "is_synchronous",
+]
 
 URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
 """The environment variable that names the Redis of the locks."""
@@ -19,6 +29,10 @@ Client = redis.Redis
 
 NO_ADDRESS = "is no address of a Redis; one looks like redis://host:6379/0"
 """Said of a wrong address, which is not repeated: there may be a password in it."""
+
+
+NO_PREFIX = "must be a string, not empty, and without braces, which mark the slot"
+"""Said of a wrong prefix."""
 
 
 def is_synchronous(client: Any) -> bool:
@@ -34,6 +48,11 @@ def is_address(url: Any) -> bool:
     except (TypeError, ValueError, AttributeError):
         return False
     return True
+
+
+def is_prefix(prefix: object) -> TypeGuard[str]:
+    """Tell whether keys may begin with this."""
+    return isinstance(prefix, str) and bool(prefix) and not any(brace in prefix for brace in "{}")
 
 
 def connect(client: Client | None, url: str | None, otherwise: Client | None) -> Client:

@@ -1,11 +1,5 @@
 """The locks in Redis: one small script for each operation, one key for each lock.
 
-The three keys of a digest share a hash tag, so that a script finds them on one node of a cluster::
-
-    <prefix>:{<digest>}:queue        the queue lock
-    <prefix>:{<digest>}:run          the run lock
-    <prefix>:{<digest>}:superseded   the messages whose place another took, until they come up
-
 The scripts rely on effects replication (they read ``TIME`` and then write), which is what Redis 5 and later do by
 default and Redis 7 always does.
 """
@@ -14,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import redis
 from redis.client import PubSub
 
-from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.store.connection import errors_of
+from dramatiq_unique.store.prefixed import Prefixed
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request
 from dramatiq_unique.store.replies import (
     Acquired,
@@ -47,7 +39,7 @@ _CONFIRMATION_S = 5.0
 QueueOwner = Literal["message", "delivery"]
 
 
-class RedisStore:
+class RedisStore(Prefixed):
     """The locks of one prefix in one Redis.
 
     Arguments:
@@ -61,15 +53,8 @@ class RedisStore:
     """
 
     def __init__(self, client: redis.Redis, *, prefix: str, memory_ms: int) -> None:
-        self.client = client
-        self.prefix = prefix
+        super().__init__(client, prefix, _OPERATIONS)
         self._memory_ms = memory_ms
-        self._errors = errors_of(client)
-        self._scripts = {name: client.register_script(_source(name)) for name in _OPERATIONS}
-
-    def key(self, digest: str, kind: Kind | Literal["superseded"]) -> str:
-        """Name the key of a digest's queue lock, run lock, or memory of superseded messages."""
-        return f"{self.prefix}:{{{digest}}}:{kind.value if isinstance(kind, Kind) else kind}"
 
     def acquire(
         self, request: Request, *, hold_ms: int, state: str, takeover: bool = False, orphan: Holder | None = None
@@ -267,33 +252,6 @@ class RedisStore:
     def _wait(self, pubsub: PubSub, seconds: float) -> None:
         with self._translated("wait"):
             pubsub.get_message(timeout=seconds)
-
-    @contextmanager
-    def _translated(self, operation: str) -> Iterator[None]:
-        """Turn the driver's errors into ours; their text names host and port, never a password."""
-        try:
-            yield
-        except self._errors as exc:
-            raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
-
-    def _channel(self, digest: str) -> str:
-        return f"{self.prefix}:{{{digest}}}:released"
-
-    def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
-        with self._translated(operation):
-            return _text(self._scripts[operation](keys=keys, args=args))
-
-
-def _source(operation: str) -> str:
-    folder = Path(__file__).parent / "scripts"
-    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
-
-
-def _text(reply: Any) -> Any:
-    """Decode a reply, whether or not the client did it already."""
-    if isinstance(reply, bytes):
-        return reply.decode()
-    return [_text(item) for item in reply] if isinstance(reply, list) else reply
 
 
 def _compared(orphan: Holder | None) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cost.test_lookups import test_a_pattern_lets_go_of_what_it_matches
 from tests.cost.test_memory import test_a_queue_lock, test_a_run_lock
 from tests.life.test_delays import test_a_delayed_message_runs_once_and_is_not_its_own_duplicate
 from tests.life.test_lifetimes import test_a_lock_outlives_its_ttl_while_a_worker_runs_its_message
@@ -35,6 +36,7 @@ __all__ = [
     "test_a_lock_outlives_its_ttl_while_a_worker_runs_its_message",
     "test_a_lock_whose_message_is_gone_is_taken_over_by_the_next_send",
     "test_a_lost_script_cache_is_nobodys_problem",
+    "test_a_pattern_lets_go_of_what_it_matches",
     "test_a_queue_lock",
     "test_a_run_lock",
     "test_a_worker_that_waits_for_a_run_lock_is_woken_by_its_release",

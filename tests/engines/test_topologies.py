@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from dramatiq_unique import LockStoreUnavailable, UniqueMiddleware, outcome
+from dramatiq_unique.locks import Locks
 from tests.engines.topology import Pair, cluster, pair
 from tests.rig import Gate, Rig, Runs, StubBench, eventually
 
@@ -92,6 +94,38 @@ class TestCluster:
         assert runs.ended == [1, 2]
         assert runs.most_at_once == 1
         assert rig.told("rescheduled") == []
+
+    @pytest.mark.parametrize("decoding", [False, True], ids=["bytes", "decoding"])
+    def test_locks_are_looked_at_and_let_go_on_every_node(self, clustered: Any, decoding: bool) -> None:
+        """Each once, page by page, and nothing of another prefix."""
+        prefix = f"cluster-looking-{decoding}"
+        rig = _rig(clustered, prefix=prefix)
+        gate = Gate()
+        actor = rig.actor(lambda _: gate.arrive(), actor_name="work", lock="until_and_while_executing")
+        digests = {str(outcome(actor.send(number)).digest) for number in range(20)}
+        rig.start(threads=3)
+        for _ in range(3):
+            gate.wait_for_arrival()
+        for number in range(20):
+            actor.send(number)  # Three more wait behind those that run.
+        [node] = clustered.get_nodes()[:1]
+        with redis.RedisCluster(host=node.host, port=node.port, decode_responses=decoding) as client:
+            spoilt = f"{prefix}:{{spoilt}}:queue"
+            client.set(spoilt, b"\xff", ex=60)
+            locks = Locks(client, prefix=prefix)
+            for page in (1, 500):
+                found = [seen.digest for seen in locks._lookups.walk(page=page)]
+                assert sorted(found) == sorted({*digests, "spoilt"})
+            assert [lock.digest for lock in locks.iter() if lock.unreadable] == ["spoilt"]
+            both = [lock for lock in locks.iter() if {holder.kind for holder in lock.holders} == {"queue", "run"}]
+            assert len(both) == 3
+            assert locks.get(both[0].digest) is not None
+            assert rig.unique.locks.explain(actor, 0).action == "discarded"
+            assert locks.release_matching("work") == 23
+            assert list(locks.iter("work")) == []
+            client.delete(spoilt)
+        gate.open(30)
+        rig.drain()
 
 
 class TestSentinel:

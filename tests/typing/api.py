@@ -1,6 +1,6 @@
 """Every public name, used as a user would: checked by mypy in strict mode, never run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from dramatiq_unique import (
 )
 from dramatiq_unique.events import Event, Refused
 from dramatiq_unique.lock_types import Until
+from dramatiq_unique.locks import Explanation, Lock, LockHolder, Locks
 from dramatiq_unique.strategies import Action, Conflict
 
 
@@ -118,6 +119,25 @@ as_before: Callable[[Event], str] = listen
 unique.subscribe(print)
 
 
+# Looking.
+assert_type(unique.locks, Locks)
+assert_type(unique.locks.get("digest"), Lock | None)
+assert_type(unique.locks.find(export, "acme", full=True), Lock | None)
+assert_type(unique.locks.iter("export*", queue="default"), Iterator[Lock])
+assert_type(unique.locks.release("digest", message_id="id"), int)
+assert_type(unique.locks.release_matching("export*"), int)
+for lock in Locks(redis.Redis(), prefix="my-app").iter():
+    assert_type(unique.locks.release(lock), int)
+    assert_type(lock.holders, tuple[LockHolder, ...])
+    assert_type(lock.holders[0].state, Literal["waiting", "running", "unstored", "window"])
+    assert_type(lock.unreadable, str | None)
+    assert_type(lock.as_dict(), dict[str, Any])
+explanation = unique.locks.explain(export, "acme")
+assert_type(explanation, Explanation)
+assert_type(explanation.action, Literal["enqueued", "discarded", "rejected", "replaced", "rescheduled", "raised"])
+assert_type(explanation.holder, LockHolder | None)
+
+
 # Lock types.
 row = LockType("mine", run=True)
 assert_type(row.name, str)
@@ -130,6 +150,7 @@ UniqueMiddleware(on_conflict=5)  # type: ignore[arg-type]
 UniqueMiddleware(enabled="yes")  # type: ignore[arg-type]
 UniqueMiddleware("redis://localhost")  # type: ignore[arg-type]
 LockType()  # type: ignore[call-arg]
+unique.locks.explain("export")  # type: ignore[arg-type]
 outcome("a message id")  # type: ignore[arg-type]
 learned.action = "enqueued"  # type: ignore[misc]
 unique.subscribe(lambda: None)  # type: ignore[type-var]

@@ -119,6 +119,19 @@ class TestImports:
         """Whoever uses Redis needs no RabbitMQ driver."""
         assert [module for module in MODULES if "pika" in others(module)] == [f"{PACKAGE}.brokers.rabbitmq"]
 
+    def test_what_is_looked_at_knows_the_store_only(self) -> None:
+        """A lock and its holders, and on top of them an explanation, are words for who looks."""
+        assert ours(f"{PACKAGE}.holders") == {"store"}
+        assert ours(f"{PACKAGE}.explanation") == {"holders"}
+        assert others(f"{PACKAGE}.explanation", f"{PACKAGE}.holders") - STANDARD <= {"dramatiq"}
+
+    def test_who_foretells_carries_nothing_out(self) -> None:
+        """The decisions are asked for where they are taken; sending, keeping and letting go are another's."""
+        asked = {"claim", "errors", "explanation", "holders", "parts", "store", "strategies"}
+
+        assert ours(f"{PACKAGE}.explaining") <= asked
+        assert not ours(f"{PACKAGE}.locks") & {"enqueueing", "processing", "holding", "conflicts", "guard", "binding"}
+
     def test_nobody_knows_the_middleware(self) -> None:
         """It joins the others; only the package itself offers it."""
         assert [module for module in MODULES if f"{PACKAGE}.middleware" in IMPORTS[module]] == [PACKAGE]
@@ -185,7 +198,15 @@ class TestScripts:
 
     def test_there_are_some(self) -> None:
         """The tests below look at something."""
-        assert {path.stem for path in SCRIPTS} >= {"acquire", "begin", "finish", "renew", "restore", "withdraw"}
+        assert {path.stem for path in SCRIPTS} >= {
+            "acquire",
+            "begin",
+            "finish",
+            "release",
+            "renew",
+            "restore",
+            "withdraw",
+        }
 
     @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.stem))
     def test_one_fits_on_a_page(self, path: Path) -> None:

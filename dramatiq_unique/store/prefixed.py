@@ -1,0 +1,74 @@
+"""One prefix in one Redis: its keys, its scripts, and what the driver raises there.
+
+The keys of a digest share a hash tag, so that a script finds them on one node of a cluster::
+
+    <prefix>:{<digest>}:queue        the queue lock
+    <prefix>:{<digest>}:run          the run lock
+    <prefix>:{<digest>}:superseded   the messages whose place another took, until they come up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import redis
+
+from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.store.connection import errors_of
+from dramatiq_unique.store.records import Kind
+
+
+__all__ = ["Prefixed"]
+
+
+class Prefixed:
+    """The keys of one prefix in one Redis.
+
+    Arguments:
+        client: A synchronous client: :class:`redis.Redis`, a Sentinel's master, :class:`redis.RedisCluster`, or
+            ``fakeredis.FakeRedis``; with or without ``decode_responses``.
+        prefix: What every key begins with.
+        operations: The scripts that are called.
+    """
+
+    def __init__(self, client: redis.Redis, prefix: str, operations: Iterable[str]) -> None:
+        self.client = client
+        self.prefix = prefix
+        self._errors = errors_of(client)
+        self._scripts = {name: client.register_script(_source(name)) for name in operations}
+
+    def key(self, digest: str, kind: Kind | Literal["superseded"]) -> str:
+        """Name the key of a digest's queue lock, run lock, or memory of superseded messages."""
+        return f"{self.prefix}:{{{digest}}}:{kind.value if isinstance(kind, Kind) else kind}"
+
+    def _channel(self, digest: str) -> str:
+        return f"{self.prefix}:{{{digest}}}:released"
+
+    @contextmanager
+    def _translated(self, operation: str) -> Iterator[None]:
+        """Turn the driver's errors into ours; their text names host and port, never a password."""
+        try:
+            yield
+        except self._errors as exc:
+            raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
+
+    def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
+        with self._translated(operation):
+            return _text(self._scripts[operation](keys=keys, args=args))
+
+
+@cache
+def _source(operation: str) -> str:
+    folder = Path(__file__).parent / "scripts"
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
+
+
+def _text(reply: Any) -> Any:
+    """Decode a reply, whether or not the client did it already."""
+    if isinstance(reply, bytes):
+        return reply.decode()
+    return [_text(item) for item in reply] if isinstance(reply, list) else reply
