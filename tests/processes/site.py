@@ -8,6 +8,7 @@ from uuid import uuid4
 import redis
 from dramatiq import Broker, Message
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import dq_name, xq_name
 
 from tests.processes.gated import declare, make_broker
@@ -137,6 +138,8 @@ class Site:
         if isinstance(self._broker, RabbitmqBroker):
             for name in (self.queue, dq_name(self.queue), xq_name(self.queue)):
                 self._broker.channel.queue_delete(name)
+        if isinstance(self._broker, RedisBroker):
+            self._broker.client.close()  # Which Dramatiq leaves open.
         self._broker.close()
 
 
