@@ -94,17 +94,22 @@ class Enqueueing:
         except (NotEnqueued, DuplicateMessage):
             attempt.answered()
             raise
+        self._settle(answer, claim, message, attempt)
+
+    def _settle(self, answer: Acquired, claim: Claim, message: Message[Any], attempt: Attempt) -> None:
+        """Give a message its ticket, as the store has answered."""
+        hold_ms = claim.hold_ms(attempt.delay_ms)
         match answer:
             case Superseded(by_id):
                 self._parts.deliveries.note_superseded(message.message_id)
                 raise self._parts.conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
                 self._give(claim.ticket.taken(), message, attempt, taken=True)
-                self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._parts.holding.tell_locked(claim, Kind.QUEUE, hold_ms)
             case Replaced(holder):
                 ticket = claim.ticket.taken().with_outcome("replaced", holder_id=holder.message_id)
                 self._give(ticket, message, attempt, taken=True, replaced=holder)
-                self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(delay_ms or 0))
+                self._parts.holding.tell_locked(claim, Kind.QUEUE, hold_ms)
                 self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
             case Kept(held_ms):
                 # The driver tries again where an answer is lost, and then finds what it took itself.

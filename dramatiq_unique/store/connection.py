@@ -23,6 +23,8 @@ __all__ = [
 URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
 """The environment variable that names the Redis of the locks."""
 
+_ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)  # The second is none of the first.
+
 Client = redis.Redis
 """A synchronous client: :class:`redis.Redis`, or what behaves like one (a Sentinel's master, a cluster's client)."""
 
@@ -82,5 +84,5 @@ def errors_of(client: Any) -> tuple[type[Exception], ...]:
     if any(cls.__module__.split(".")[0] == "valkey" for cls in type(client).__mro__):
         from valkey.exceptions import ValkeyError  # noqa: PLC0415 - only whoever has such a client has the package
 
-        return (redis.RedisError, ValkeyError)
-    return (redis.RedisError,)
+        return (*_ERRORS, ValkeyError)
+    return _ERRORS

@@ -5,6 +5,7 @@ and after each call. So it needs no model of the scripts: a lock that goes must 
 been taken from a message that waits (``replace``) or is gone (an orphan), and nothing else.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from dramatiq_unique import DuplicateMessage, LockStoreUnavailable, outcome
@@ -13,8 +14,8 @@ from tests.interleavings.clock import Clock
 from tests.interleavings.errands import Errand
 from tests.interleavings.locks import Locks, Record
 from tests.interleavings.plan import Plan
-from tests.interleavings.post import Post
-from tests.interleavings.process import Process
+from tests.interleavings.post import Letter, Post
+from tests.interleavings.process import LEASE_S, Process
 
 
 __all__ = ["AT_START", "Audit"]
@@ -25,6 +26,7 @@ AT_START = ("until_executing", "until_and_while_executing")
 RUNS = ("while_executing", "until_and_while_executing")
 """Those that have a run lock."""
 
+_BELIEVED_MS = 5000
 _LONG_MS = 24 * 3600 * 1000
 
 
@@ -43,17 +45,26 @@ class Audit:
         self.post = post
         self.faults: list[str] = []
         self.running: list[Errand] = []
+        """The deliveries that have taken a run lock."""
+        self.working: list[Errand] = []
+        """The deliveries whose job runs."""
         self.owed: set[str] = set()
         """Messages whose lock a process owed to let go of when it was killed."""
         self.traced: set[str] = set()
         """Messages that a process would have forgotten, had it not been killed."""
         self.misplaced: set[str] = set()
         """Messages that were about to be put elsewhere when the process was killed: their lock says that they were."""
+        self.in_flight: dict[str, Errand] = {}
+        """Messages whose lock says that they were put elsewhere, and who is about to do that."""
         self.lost_sends: set[str] = set()
         """Messages whose sender was killed, or heard of an error although Redis had done its part."""
         self.unlocked: set[str] = set()
         """Messages that went on without a lock, as far as anybody knows."""
         self.ever_stored: set[str] = set()
+        self.ends: defaultdict[str, list[str]] = defaultdict(list)
+        """What became of each message in the end, as often as it did."""
+        self.repeated: set[str] = set()
+        """Messages that the broker delivered again, or that an ``Interrupt`` met: they may end more than once."""
 
     def wrong(self, text: str) -> None:
         """Note a fault."""
@@ -61,8 +72,11 @@ class Audit:
 
     # At each call of the lock store
 
-    def called(self, process: Process, errand: Errand, before: Locks, after: Locks) -> None:
+    def called(self, process: Process, errand: Errand, name: str, before: Locks, after: Locks) -> None:
         """Check what one call has changed."""
+        if name == "acquire":
+            self.in_flight[errand.message_id] = errand
+        errand.call = name
         errand.met.update(_ids(before), _ids(after))
         for key in after.lasting:
             self.wrong(f"{key} has no expiry")
@@ -82,8 +96,13 @@ class Audit:
         for id_ in was.keys() - now.keys():
             if not self._may_go(process, errand, id_, was[id_], now):
                 self.wrong(f"{errand.thread} let go of the queue lock of {id_} in the {errand.kind} of {mine}")
+            if errand in self.working and self._runs(id_, since=errand):
+                self.wrong(f"{errand.thread} let go of the queue lock of {id_}, of which a later delivery runs")
+            for other in self.working:
+                if other.message_id == id_:  # Another delivery of the message has ended; the lock is the message's.
+                    other.keeps.discard("queue")
         for id_ in now.keys() - was.keys():
-            restored = errand.kind == "send" and mine in was and mine not in now
+            restored = errand.call == "restore" and id_ in errand.replaced and mine not in now
             if id_ != mine and not restored and not (errand.kind == "keep" and process.owed):
                 self.wrong(f"{errand.thread} took a queue lock for {id_} in the {errand.kind} of {mine}")
         for id_ in was.keys() & now.keys():
@@ -91,19 +110,33 @@ class Audit:
 
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
-            return id_ in process.owed
+            return id_ in process.owed | process.unheard
         if errand.kind == "flush":
             return id_ in errand.listed
         if id_ == errand.message_id:
             return self._may_let_go(errand)
         if errand.message_id in now and self.plan.client == "replace" and record.state in "wnv":
             errand.replaced.add(id_)
+            if self.plan.lock not in AT_START and self._runs(id_):
+                self.wrong(f"{errand.message_id} took the place of {id_}, which runs")
             if not self._is_stored(id_):
                 self.traced.add(id_)  # A window whose message was skipped or rejected by others: it never comes up.
             return True
-        if self.plan.broker == "telling" and record.state in "wnr":
-            return id_ in self.misplaced or not self._is_stored(id_)
-        return False
+        return self._may_be_reclaimed(id_, record)
+
+    def _may_be_reclaimed(self, id_: str, record: Record) -> bool:
+        if self.plan.broker != "telling" or record.state not in "wnr":
+            return False
+        believed_ms = max(_BELIEVED_MS, LEASE_S * 1000) if record.state == "r" else _BELIEVED_MS
+        if self.clock.now_ms - record.touched_ms < believed_ms:
+            return False
+        elsewhere = id_ in self.misplaced or id_ in self.in_flight or id_ in self.unlocked
+        return elsewhere or not self._is_stored(id_)
+
+    def _runs(self, message_id: str, *, since: Errand | None = None) -> bool:
+        """Tell whether a job of a message runs under its queue lock, one that began since another or any."""
+        later = self.working[self.working.index(since) + 1 :] if since is not None else self.working
+        return any(other.message_id == message_id and other.in_body and not other.unlocked for other in later)
 
     def _is_stored(self, message_id: str) -> bool:
         return any(letter.message_id == message_id for letter in self.post.letters())
@@ -114,9 +147,11 @@ class Audit:
             return errand.error is None and errand.result is None  # It gives back what it took.
         if errand.kind == "move" or self.plan.lock == "until_expired":
             return False
-        if self.plan.lock in AT_START:
+        if errand.call == "restore":  # It was not stored after all.
+            return not errand.went_on
+        if self.plan.lock in AT_START and errand.call == "begin":
             return True
-        return not errand.went_on and (errand.ran == "returned" or errand.settling)
+        return not errand.went_on and (errand.ran == "returned" or errand.skipped or errand.settling)
 
     def _stays(self, process: Process, errand: Errand, id_: str, was: Record, now: Record) -> None:
         if was == now:
@@ -128,7 +163,7 @@ class Audit:
         if now.deadline_ms < was.deadline_ms:
             self.wrong(f"the lock of {id_} was cut short")
         asked_after = (was.deadline_ms, was.state) == (now.deadline_ms, now.state) and self.plan.broker == "telling"
-        kept = errand.kind == "keep" and (id_ in process.owed or self._runs_in(process, id_))
+        kept = errand.kind == "keep" and (id_ in process.owed or id_ in errand.listed)
         if id_ != errand.message_id and not asked_after and not kept:
             self.wrong(f"{errand.thread} changed the queue lock of {id_} in the {errand.kind} of {errand.message_id}")
 
@@ -150,9 +185,6 @@ class Audit:
                 for other in self.running:
                     if new.token in other.tokens:
                         other.lease_until_ms = max(other.lease_until_ms, new.deadline_ms)
-
-    def _runs_in(self, process: Process, id_: str) -> bool:
-        return any(other.message_id == id_ and other.kind == "run" for other in process.doing())
 
     # At each event
 
@@ -221,12 +253,16 @@ class Audit:
 
     def began(self, errand: Errand, locks: Locks) -> None:
         """Check what a job that begins to run holds."""
-        unlocked = any(event.consequence == "unlocked" for event in errand.heard("store_error"))
+        self.working.append(errand)
+        unlocked = errand.unlocked
         for kind, needed in (("run", self.plan.lock in RUNS), ("queue", self.plan.lock == "until_executed")):
             if needed and not unlocked:
                 errand.keeps.add(kind)
         if self.plan.lock in AT_START and locks.alive("queue", errand.message_id, self.clock.now_ms) and not unlocked:
             self.wrong(f"{errand.message_id} runs and has its queue lock still")
+        for trace in locks.superseded.values():
+            if trace.get(errand.message_id, "").startswith("0 ") and not unlocked:
+                self.wrong(f"{errand.message_id} runs, whose place was taken: {trace[errand.message_id]}")
         self.kept(errand, locks, excused=False)
 
     def kept(self, errand: Errand, locks: Locks, *, excused: bool) -> None:
@@ -248,8 +284,6 @@ class Audit:
     def settled(self, errand: Errand, *, dead: bool) -> None:
         """Check that a message which is gone from a queue has an outcome, and one only."""
         errand.settled.append("nack" if dead else "ack")
-        if errand.interrupted:
-            return
         told = [e for e in errand.heard("superseded", "merged", "refused", "rejected") if not self._goes_on(e)]
         outcomes = {
             "ran": errand.ran == "returned",
@@ -258,13 +292,20 @@ class Audit:
         } | {f"{e.name}": True for e in told}
         failed = errand.ran in ("raised", "thrown") or errand.skipped or errand.marked or self._failed_at_start(errand)
         named = {name for name, so in outcomes.items() if so}
+        if errand.verdict == "again" and len(named) > 1:
+            named.discard("ran")  # What became of its own message, that it has sent again, is the outcome.
+        if errand.skipped:
+            self.traced.add(errand.message_id)  # Nobody asked whether another had taken its place.
+        if not errand.went_on:
+            self.ends[errand.message_id] += ["dead-lettered"] if dead else sorted(named)
+        if errand.interrupted:  # Dramatiq then tells twice how it ended, or not at all.
+            self.repeated.add(errand.message_id)
+            self.ends[errand.message_id] += ["interrupted"]
+            return
         if dead:
             if not failed and "rejected" not in named:
                 self.wrong(f"{errand.message_id} is dead-lettered without a reason ({sorted(named)})")
             return
-        if errand.verdict == "again":
-            named.discard("ran")
-            named = named or {"ran"}
         if len(named) != 1:
             self.wrong(f"{errand.message_id} is acknowledged in a {errand.kind} with the outcomes {sorted(named)}")
         if "rejected" in named and errand.message_id not in errand.buried and not errand.went_on:
@@ -272,19 +313,27 @@ class Audit:
 
     @staticmethod
     def _goes_on(event: Event) -> bool:
-        side, strategy = getattr(event, "side", ""), getattr(event, "strategy", "")
-        return event.name == "refused" and side == "server" and strategy == "raise"
+        """Tell whether an event is not the end: an error is raised, in a delivery or in the job that sent itself."""
+        return event.name == "refused" and getattr(event, "strategy", "") == "raise"
 
     def _failed_at_start(self, errand: Errand) -> bool:
         return any(map(self._goes_on, errand.heard("refused"))) or any(
             event.operation == "start" and event.consequence == "failed" for event in errand.heard("store_error")
         )
 
+    def stored(self, message_id: str) -> None:
+        """Note that a message is in the broker."""
+        self.ever_stored.add(message_id)
+        errand = self.in_flight.pop(message_id, None)
+        if errand is not None and self.clock.now_ms - errand.began_ms >= _BELIEVED_MS:
+            self.misplaced.add(message_id)  # Somebody may have found its lock an orphan's before.
+
     def over(self, errand: Errand) -> None:
         """Note that a thread is done with something."""
+        self.in_flight = {id_: other for id_, other in self.in_flight.items() if other is not errand}
         errand.in_body = False
-        if errand in self.running:
-            self.running.remove(errand)
+        self.running = [other for other in self.running if other is not errand]
+        self.working = [other for other in self.working if other is not errand]
 
     def killed(self, errand: Errand) -> None:
         """Note what cannot be done any more, since a process is killed."""
@@ -297,14 +346,27 @@ class Audit:
         if errand.settled:
             self.traced.add(errand.message_id)
 
-    def flushed(self, errand: Errand, dropped: list[str]) -> None:
+    def flushed(self, errand: Errand, dropped: list[Letter]) -> None:
         """Note what a flush has dropped; the lock of what came in between is an orphan's."""
-        self.traced.update(dropped)
-        self.owed |= set(dropped) - (errand.listed - self.unlocked)
+        for letter in dropped:
+            self.traced.add(letter.message_id)  # It never comes up, and what remembers it expires by itself.
+            if letter.hop not in errand.hops or letter.message_id in self.unlocked:
+                self.owed.add(letter.message_id)
+
+    def over_for_all(self) -> None:
+        """Check that each message that was accepted has ended, and once."""
+        for id_ in sorted(self.ever_stored):
+            ends = self.ends[id_]
+            if not ends or (len(ends) > 1 and id_ not in self.repeated):
+                self.wrong(f"{id_} was accepted and ended {len(ends)} times: {ends}")
 
     def sent(self, process: Process, errand: Errand, locks: Locks) -> None:
         """Check that what the sender learns is what happened."""
         id_, stored = errand.message_id, errand.stored
+        if errand.interrupted:  # It has no answer either; what it took is given back, now or in the background.
+            process.unheard.add(id_)
+            self.traced |= errand.replaced
+            return
         if errand.error is not None:
             self._failed_to_send(process, errand, locks)
             return
@@ -328,17 +390,22 @@ class Audit:
         untold = errand.withdrawn - {e.message_id for e in errand.told if e.name == "superseded"}
         if untold:
             self.wrong(f"{sorted(untold)} was withdrawn without a word")
+        self.lasts(process, errand, locks)
+
+    def lasts(self, process: Process, errand: Errand, locks: Locks) -> None:
+        """Check that the lock of a message that is in the broker now is kept as long as it waits there."""
+        id_ = errand.message_id
         record = locks.alive("queue", id_, self.clock.now_ms)
-        lasting = record and not self.plan.ttl_s and not errand.cut_off and id_ not in process.owed
-        if record and lasting and record.deadline_ms - self.clock.now_ms < _LONG_MS:
+        excused = self.plan.ttl_s or errand.cut_off or errand.interrupted or id_ in process.owed | process.unheard
+        if record and not excused and record.deadline_ms - self.clock.now_ms < _LONG_MS:
             self.wrong(f"the lock of {id_} is not kept as long as its message")
 
     def _failed_to_send(self, process: Process, errand: Errand, locks: Locks) -> None:
         id_, error = errand.message_id, errand.error
         if errand.outages:
-            self.lost_sends.add(id_)
+            process.unheard.add(id_)  # Redis may have done its part all the same: the keeper will give it back.
         if not errand.stores:
-            self.lost_sends.add(id_)
+            pass
         elif isinstance(error, DuplicateMessage):
             if self.plan.client != "raise" or not errand.heard("refused"):
                 self.wrong(f"{id_} is refused with an error under on_conflict={self.plan.client}")

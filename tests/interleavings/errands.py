@@ -31,13 +31,15 @@ class Errand:
         skipped: Whether it was.
         marked: Whether its message was rejected at enqueue, and is delivered to be dead-lettered.
         stores: Whether the broker takes what is enqueued.
+        call: The call of the lock store that it made last.
         told: The events.
         stored: The id and the queue of each message that was put into the broker.
         buried: The messages that went to the dead letters without a queue.
         settled: ``"ack"`` or ``"nack"``, for each time the delivered message was settled.
         tokens: The run locks that were taken.
         met: The holders that were there when the store was called.
-        listed: The messages whose locks a flush has to free.
+        listed: The messages whose locks a flush has to free, or a keeper to keep.
+        hops: The hops of the messages that a flush has found.
         ran: How the job ended, once it has.
         verdict: How the job is to end.
         in_body: Whether the job runs.
@@ -63,6 +65,7 @@ class Errand:
     skipped: bool = False
     marked: bool = False
     stores: bool = True
+    call: str = ""
     told: list[Event] = field(default_factory=list)
     stored: list[tuple[str, str]] = field(default_factory=list)
     buried: list[str] = field(default_factory=list)
@@ -70,6 +73,7 @@ class Errand:
     tokens: set[str] = field(default_factory=set)
     met: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
+    hops: set[str] = field(default_factory=set)
     ran: str | None = None
     verdict: Verdict = "return"
     in_body: bool = False
@@ -92,6 +96,11 @@ class Errand:
     def cut_off(self) -> bool:
         """Whether the lock store has failed it."""
         return not self.outages.isdisjoint({"down", "deaf"})
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether it went on without its lock, since the store could not be reached."""
+        return any(event.consequence == "unlocked" for event in self.heard("store_error"))
 
     @property
     def went_on(self) -> bool:

@@ -153,9 +153,11 @@ class Process:
         self.name = name
         self.works = works
         self.alive = True
+        self.behind = False  # Whether its keeper has missed a round.
         self.strands: dict[str, Strand] = {}
         self.errands: dict[Strand, Errand] = {}
         self.owed: set[str] = set()
+        self.unheard: set[str] = set()
         self.tokens: set[str] = set()
         plan = world.plan
         self.client = Line(server=world.server)
@@ -240,6 +242,10 @@ class Process:
         """Whether the keeper of this process has something to do."""
         return bool(self.keeper._leases or self.keeper._pending)
 
+    def kept(self) -> set[str]:
+        """Name the messages whose locks the keeper keeps."""
+        return {lease.message_id for lease in self.keeper._leases}
+
     # What threads do
 
     def send(self, errand: Errand, key: int, delay_ms: int | None) -> None:
@@ -299,9 +305,13 @@ class Process:
     def _send_from_body(self, strand: Strand, errand: Errand, key: int) -> None:
         inner = self.errands[strand] = Errand("send", errand.thread, self.world.next_id(), outer=errand)
         inner.met = errand.met
-        self.send(inner, key, None)
-        self.errands[strand] = errand
-        self.world.sent(self, inner)
+        try:
+            self.send(inner, key, None)
+        finally:
+            self.errands[strand] = errand
+            inner.interrupted = inner.error is None and inner.result is None
+            if self.alive:
+                self.world.sent(self, inner)
 
     # What the world is told
 
@@ -363,6 +373,7 @@ class Process:
     def listed(self, letters: list[Letter]) -> None:
         """Note what is about to be flushed."""
         self.errand.listed |= {letter.message_id for letter in letters}
+        self.errand.hops |= {letter.hop for letter in letters}
 
     def dropped(self, letters: list[Letter]) -> None:
         """Note what was dropped."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -55,6 +56,7 @@ class World:
         self.outage: str | None = None
         self.audit = Audit(plan, self.clock, self.post)
         self.log: list[str] = [repr(plan)]
+        self.failed = False  # Whether it was said that something does not hold.
         self.sent_so_far = 0
         self.processes: list[Process] = []
         self._stack = ExitStack()
@@ -62,6 +64,7 @@ class World:
         self._stack.enter_context(patch.object(Keeper, "start", lambda keeper: None))  # Its rounds are steps here.
         self._stack.enter_context(patch.object(Journal, "complain", self._complained))
         self._stack.enter_context(patch(BINDS, adapter(plan.broker)))
+        self._stack.enter_context(patch("dramatiq.common.uniform", Random(0).uniform))  # noqa: S311 - a backoff that replays
         logger = logging.getLogger("dramatiq_unique")
         self._stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL + 1)
@@ -84,6 +87,7 @@ class World:
             Violation: Something was.
         """
         if self.audit.faults:
+            self.failed = True
             log = "\n".join(self.log)
             raise Violation("\n".join(self.audit.faults) + f"\n\nThe log:\n{log}")
 
@@ -131,7 +135,8 @@ class World:
 
     def keep(self, process: Process, budget: int | None) -> None:
         """Let a keeper do a round."""
-        self._begin(process, "keeper", Errand("keep", f"{process.name}/keeper"), process.keep, budget)
+        errand = Errand("keep", f"{process.name}/keeper", listed=process.kept())
+        self._begin(process, "keeper", errand, process.keep, budget)
 
     def paused(self) -> list[tuple[Process, Strand]]:
         """List the threads that wait for a turn."""
@@ -150,6 +155,8 @@ class World:
         if interrupt:
             self.note(f"{strand.name}: an interrupt lands before {strand.paused_at}")
             errand.interrupted = True
+            if errand.outer is not None:
+                errand.outer.interrupted = True
             strand.inject = TimeLimitExceeded()
         strand.resume(budget)
         self._after_turn(process, strand)
@@ -165,6 +172,7 @@ class World:
                 strand.resume(None)
             strand.end()
         self.audit.owed |= process.owed
+        self.audit.lost_sends |= process.unheard
         self.processes.remove(process)
         name, _, life = process.name.partition("#")
         self.spawn(f"{name}#{int(life or 1) + 1}")
@@ -176,29 +184,32 @@ class World:
     def redeliver(self, reader: str) -> None:
         """Deliver again what somebody has fetched: it was killed, or has lost its connection or its heartbeat."""
         self.note(f"what {reader} has is delivered again")
+        self.audit.repeated |= {letter.message_id for letter in self.post.fetched[reader]}
         self.post.bring_back(reader)
 
     def advance(self, ms: int, stalled: Process | None = None) -> None:
         """Let time pass, in which keepers do their rounds, except that of a process that is stopped."""
         self.note(f"{ms} ms pass" + (f", {stalled.name} is stopped" if stalled else ""))
         every_ms = min(LEASE_S, self.plan.ttl_s or LEASE_S) * 1000 // 3
+        self._keep_all([process for process in self.processes if process.behind], stalled)
         while ms > 0:
             busy = [process for process in self.processes if process.busy]
             step_ms = min(ms, every_ms) if busy else ms
             self.clock.now_ms += step_ms
             ms -= step_ms
-            for process in busy:
-                if process is not stalled and process.free("keeper"):
-                    self.keep(process, None)
-            self._check_kept(stalled)
+            self._keep_all(busy, stalled)
 
-    def _check_kept(self, stalled: Process | None) -> None:
-        locks = self.locks()
-        for process in self.processes:
-            excused = process is stalled or not process.free("keeper") or self.outage is not None
+    def _keep_all(self, busy: list[Process], stalled: Process | None) -> None:
+        """Let each keeper that can do its round, and check that nothing was lost where one could do them all."""
+        for process in busy:
+            was_behind = process.behind
+            process.behind = process is stalled or not process.free("keeper") or self.outage is not None
+            if process is not stalled and process.free("keeper"):
+                self.keep(process, None)
+            locks = self.locks()
             for errand in process.doing():
                 if errand.in_body:
-                    self.audit.kept(errand, locks, excused=excused)
+                    self.audit.kept(errand, locks, excused=was_behind or process.behind)
 
     def break_store(self, how: str | None) -> None:
         """Let the lock store fail, or recover.
@@ -244,6 +255,7 @@ class World:
         self.check()
         self.advance(_UNSTORED_MS)
         self._check_left()
+        self.audit.over_for_all()
         self.check()
 
     def _finish_all(self) -> None:
@@ -259,7 +271,7 @@ class World:
             for kind, found in (("queue", locks.queue), ("run", locks.run))
             for holders in found.values()
             for id_, record in holders.items()
-            if record.deadline_ms > self.clock.now_ms and id_ not in self.audit.owed and record.state not in "vf"
+            if record.deadline_ms > self.clock.now_ms and id_ not in self.audit.owed
         }
         if self.plan.broker == "telling":  # Who comes next takes over.
             left = {(kind, id_) for kind, id_ in left if id_ not in self.audit.lost_sends}
@@ -313,6 +325,8 @@ class World:
             self.sent(process, errand)
         elif errand.kind in ("run", "move") and not errand.settled:
             self.audit.wrong(f"{errand.message_id} was neither acknowledged nor rejected")
+        elif errand.kind == "move" and errand.went_on:
+            self.audit.lasts(process, errand, self.locks())
 
     # What processes tell
 
@@ -336,7 +350,7 @@ class World:
                 send()
             reply = send()
         finally:
-            self.audit.called(process, errand, before, self.locks())
+            self.audit.called(process, errand, name, before, self.locks())
         self.note(f"{errand.thread}: {name} for {errand.message_id} gives {reply}")
         if self.outage == "deaf":
             raise redis.ConnectionError("the reply was lost")
@@ -359,7 +373,7 @@ class World:
 
     def stored(self, message_id: str) -> None:
         """Note that a message is in the broker."""
-        self.audit.ever_stored.add(message_id)
+        self.audit.stored(message_id)
 
     def settled(self, errand: Errand, *, dead: bool) -> None:
         """Note that a message is acknowledged or rejected."""
@@ -369,9 +383,11 @@ class World:
     def dropped(self, errand: Errand, letters: list[Letter]) -> None:
         """Note what was flushed or withdrawn."""
         if errand.kind == "flush":
-            self.audit.flushed(errand, [letter.message_id for letter in letters])
+            self.audit.flushed(errand, letters)
         else:
             errand.withdrawn |= {letter.message_id for letter in letters}
+        for letter in letters:
+            self.audit.ends[letter.message_id].append("flushed" if errand.kind == "flush" else "withdrawn")
         self.note(f"{errand.thread}: {[letter.message_id for letter in letters]} dropped")
 
     def wrong(self, text: str) -> None:
