@@ -29,6 +29,7 @@ __all__ = ["Binding"]
 class Binding:
     """The parts that the hooks of one broker are handed to."""
 
+    parts: Parts
     claims: Claims
     deliveries: Deliveries
     holding: Holding
@@ -68,4 +69,5 @@ class Binding:
         enqueueing, processing = Enqueueing(parts), Processing(parts)
         guard.install(enqueueing)
         Flush(broker, adapter, claims, holding, journal)
-        return cls(claims, deliveries, holding, guard, enqueueing, processing, AfterBody(processing.finish))
+        after_body = AfterBody(processing.finish)
+        return cls(parts, claims, deliveries, holding, guard, enqueueing, processing, after_body)

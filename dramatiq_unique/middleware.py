@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -95,6 +96,7 @@ class UniqueMiddleware(Middleware):
         )
         self._journal = Journal()
         self._meeting = threading.Lock()
+        self._met_last: Callable[[], Broker | None] = lambda: None
 
     def subscribe(self, function: Subscriber) -> Subscriber:
         """Hear every event (:mod:`dramatiq_unique.events`); also usable as a decorator.
@@ -215,9 +217,11 @@ class UniqueMiddleware(Middleware):
                 "messages for conflicts; keep one"
             )
         try:
-            return Binding.to(broker, self._settings, self._journal)
+            binding = Binding.to(broker, self._settings, self._journal)
         except UniqueError:
             raise
         except Exception as exc:
             # Anything else Dramatiq would log and pass over (``Broker.emit_before``), and nothing would be locked.
             raise as_ours(exc, f"UniqueMiddleware cannot work with {type(broker).__name__}") from exc
+        self._met_last = weakref.ref(broker)
+        return binding
