@@ -1,7 +1,8 @@
 """The metrics: each event moves its counter and no other, and what it measures is in a histogram."""
 
 import dataclasses
-import importlib.util
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 
 from dramatiq_unique import UniqueMiddleware, events
 from dramatiq_unique.events import LEVELS, Event
-from dramatiq_unique.prometheus import COUNTERS, HOLD_BUCKETS_MS, WAIT_BUCKETS_MS, Metrics
+from dramatiq_unique.prometheus import COUNTERS, HISTOGRAMS, HOLD_BUCKETS_MS, WAIT_BUCKETS_MS, Metrics
 
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,16 @@ class TestCounters:
         scrape.metrics(example(name))
 
         assert scrape.counted() == {f"dramatiq_unique_{metric}_total": (ALWAYS | labels, 2.0)}
+
+    def test_the_page_for_operators_lists_them_all(self) -> None:
+        """Each with its labels, beside those that every metric has; and no other."""
+        page = (ROOT / "docs/how-to/watch-in-production.md").read_text("utf-8")
+        told = dict(re.findall(r"^\| `(dramatiq_unique_\w+)` \| .* \| ([^|]*) ?\|$", page, re.MULTILINE))
+
+        measures = [*COUNTERS.values(), *HISTOGRAMS.values()]
+        assert {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in told.items()} == {
+            measure.name: measure.labels for measure in measures
+        }
 
     def test_a_label_has_few_values(self) -> None:
         """Neither an id, nor a digest, nor the text of an error, nor a number."""
