@@ -11,14 +11,22 @@ import fakeredis
 import pytest
 from dramatiq.brokers.stub import StubBroker
 
-from dramatiq_unique import DuplicateMessage, UniqueMiddleware, outcome
+from dramatiq_unique import DuplicateMessage, UniqueMiddleware
+from dramatiq_unique.testing import (
+    assert_enqueued,
+    assert_locked,
+    assert_not_locked,
+    assert_refused,
+    disabled,
+    free_everything,
+)
 
 
 # The application.
 
-locks = fakeredis.FakeRedis()
 broker = StubBroker()
-broker.add_middleware(UniqueMiddleware(locks))
+unique = UniqueMiddleware(fakeredis.FakeRedis())
+broker.add_middleware(unique)
 mails: list[int] = []
 
 
@@ -37,7 +45,7 @@ def welcome(user_id: int) -> None:
 def _nothing_left() -> None:
     """Begin each test without messages, locks and mails."""
     broker.flush_all()
-    locks.flushall()
+    free_everything(unique)
     mails.clear()
 
 
@@ -55,14 +63,15 @@ def work() -> None:
 def test_a_duplicate_is_refused_while_the_first_waits() -> None:
     """No worker is needed to see that: the lock is taken by `send`."""
     first, second = welcome.send(1), welcome.send(1)
-    assert outcome(first).action == "enqueued"
-    assert outcome(second).action == "discarded"
-    assert outcome(second).holder_id == first.message_id
+    assert_enqueued(first)
+    assert_refused(second, by=first)
+    assert_locked(welcome, 1)
 
 
 def test_another_user_is_no_duplicate() -> None:
     """The arguments count."""
-    assert outcome(welcome.send(1)).digest != outcome(welcome.send(2)).digest
+    assert_enqueued(welcome.send(1))
+    assert_enqueued(welcome.send(2))
 
 
 def test_a_duplicate_can_be_an_error() -> None:
@@ -84,7 +93,8 @@ def test_the_lock_is_free_again_after_the_run() -> None:
     """A message that comes after the run is a new one."""
     welcome.send(1)
     work()
-    assert outcome(welcome.send(1)).action == "enqueued"
+    assert_not_locked(welcome, 1)
+    assert_enqueued(welcome.send(1))
 
 
 def test_the_lock_is_free_again_after_a_failure() -> None:
@@ -92,11 +102,20 @@ def test_the_lock_is_free_again_after_a_failure() -> None:
     welcome.send(-1)
     with pytest.raises(ValueError, match="-1"):
         work()
-    assert outcome(welcome.send(-1)).action == "enqueued"
+    assert_not_locked(welcome, -1)
 
 
 def test_called_directly_an_actor_knows_no_locks() -> None:
     """The body alone is tested best like this."""
     welcome(1)
     welcome(1)
+    assert mails == [1, 1]
+
+
+def test_without_the_locks_everything_runs() -> None:
+    """For a test about something else that sends the same job twice."""
+    with disabled(unique):
+        welcome.send(1)
+        welcome.send(1)
+        work()
     assert mails == [1, 1]

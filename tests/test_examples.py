@@ -73,7 +73,7 @@ def test_the_tests_to_copy_pass() -> None:
     """They pass wherever they are copied to: our configuration is not needed."""
     done = run("-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(EXAMPLES / "test_your_actors.py"))
     assert done.returncode == 0, done.stdout
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout
 
 
 def test_the_demo_fails_where_a_lock_does_not_keep_its_promise() -> None:

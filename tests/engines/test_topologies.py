@@ -8,6 +8,7 @@ import redis
 
 from dramatiq_unique import LockStoreUnavailable, UniqueMiddleware, outcome
 from dramatiq_unique.locks import Locks
+from dramatiq_unique.testing import assert_locked, assert_not_locked, free_everything
 from tests.engines.topology import Pair, cluster, pair
 from tests.rig import Gate, Rig, Runs, StubBench, eventually
 
@@ -126,6 +127,23 @@ class TestCluster:
             client.delete(spoilt)
         gate.open(30)
         rig.drain()
+
+    def test_the_helpers_for_tests_look_at_every_node(self, clustered: Any) -> None:
+        """Twenty locks on all three nodes are seen, and dropped; the twenty of another prefix stay."""
+        rig, other = _rig(clustered, prefix="cluster-helpers"), _rig(clustered, prefix="cluster-helpers-other")
+        actor = rig.actor(lambda number: None, actor_name="work", lock="until_executed")
+        others = other.actor(lambda number: None, actor_name="work", lock="until_executed")
+        for number in range(20):
+            actor.send(number)
+            others.send(number)
+        for number in range(20):
+            assert_locked(actor, number)
+
+        assert free_everything(rig.unique) == 20
+
+        for number in range(20):
+            assert_not_locked(actor, number)
+            assert_locked(others, number)
 
 
 class TestSentinel:

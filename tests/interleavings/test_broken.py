@@ -12,6 +12,9 @@ from tests.interleavings.machine import run_sequences
 from tests.interleavings.world import Violation
 
 
+pytestmark = pytest.mark.timeout(600)  # As many sequences as it takes.
+
+
 @dataclass(frozen=True, slots=True)
 class Break:
     """Something to break in a script.

@@ -9,6 +9,7 @@ from tests.interleavings import machine
 from tests.interleavings.world import Violation
 
 
+@pytest.mark.timeout(600)  # As many sequences as it takes.
 def test_a_printed_sequence_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Hypothesis and its seed; nothing but the names of the machine's module is needed."""
     monkeypatch.setattr(UniqueMiddleware, "before_nack", lambda *args: None)

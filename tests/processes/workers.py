@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -30,6 +30,7 @@ class DramatiqWorker:
         environment: Its environment.
         processes: How many worker processes.
         threads: How many threads in each.
+        arguments: More of its arguments.
         log: Where its log goes; by default, where the test's own standard error goes.
     """
 
@@ -40,10 +41,11 @@ class DramatiqWorker:
         *,
         processes: int = 1,
         threads: int = 4,
+        arguments: Sequence[str] = (),
         log: IO[bytes] | None = None,
     ) -> None:
         command = [sys.executable, "-m", "dramatiq", target, "-p", str(processes), "-t", str(threads)]
-        command += ["--worker-shutdown-timeout", "5000"]
+        command += ["--worker-shutdown-timeout", "5000", *arguments]
         self._process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=log, start_new_session=True)
 
     def kill(self) -> None:

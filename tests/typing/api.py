@@ -8,6 +8,7 @@ import dramatiq
 import redis
 from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
+from prometheus_client import CollectorRegistry
 from typing_extensions import assert_type
 
 from dramatiq_unique import (
@@ -24,7 +25,17 @@ from dramatiq_unique import (
 from dramatiq_unique.events import Event, Refused
 from dramatiq_unique.lock_types import Until
 from dramatiq_unique.locks import Explanation, Lock, LockHolder, Locks
+from dramatiq_unique.prometheus import Metrics
 from dramatiq_unique.strategies import Action, Conflict
+from dramatiq_unique.testing import (
+    assert_enqueued,
+    assert_locked,
+    assert_not_locked,
+    assert_refused,
+    disabled,
+    enabled,
+    free_everything,
+)
 
 
 # The middleware, with nothing, and with everything.
@@ -117,6 +128,26 @@ def listen(event: Event) -> str:
 
 as_before: Callable[[Event], str] = listen
 unique.subscribe(print)
+assert_type(unique.subscribe(Metrics()), Metrics)
+unique.subscribe(Metrics(CollectorRegistry()))
+
+
+# Tests of users: an actor keeps the types of its arguments.
+@disabled(unique)
+def test_a_duplicate_is_refused() -> None:
+    """Switch the locks on, and look at them."""
+    with enabled(unique):
+        first, second = export.send("acme"), export.send("acme")
+    assert_enqueued(first)
+    assert_enqueued(second, in_place_of=first)
+    assert_refused(second)
+    assert_refused(second, "rejected", by=first)
+    assert_locked(export, "acme", full=True)
+    assert_not_locked(export, tenant="acme")
+    assert_type(free_everything(unique), int)
+
+
+test_as_before: Callable[[], None] = test_a_duplicate_is_refused
 
 
 # Looking.
@@ -154,3 +185,9 @@ unique.locks.explain("export")  # type: ignore[arg-type]
 outcome("a message id")  # type: ignore[arg-type]
 learned.action = "enqueued"  # type: ignore[misc]
 unique.subscribe(lambda: None)  # type: ignore[type-var]
+Metrics("registry")  # type: ignore[arg-type]
+assert_locked(export, 5)  # type: ignore[arg-type]
+assert_not_locked(export, "acme", fully=True)  # type: ignore[call-arg]
+assert_refused(message, "refused")  # type: ignore[arg-type]
+assert_enqueued(message, in_place_of="a message id")  # type: ignore[arg-type]
+free_everything(broker)  # type: ignore[arg-type]

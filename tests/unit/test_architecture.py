@@ -133,8 +133,33 @@ class TestImports:
         assert not ours(f"{PACKAGE}.locks") & {"enqueueing", "processing", "holding", "conflicts", "guard", "binding"}
 
     def test_nobody_knows_the_middleware(self) -> None:
-        """It joins the others; only the package itself offers it."""
-        assert [module for module in MODULES if f"{PACKAGE}.middleware" in IMPORTS[module]] == [PACKAGE]
+        """It joins the others; only the package itself offers it, and helpers for tests take it."""
+        knowing = {module for module in MODULES if f"{PACKAGE}.middleware" in IMPORTS[module]}
+
+        assert knowing == {PACKAGE, f"{PACKAGE}.testing"}
+
+    def test_metrics_know_events_only(self) -> None:
+        """Neither Redis nor Dramatiq: what is counted costs no round trip. The client is imported here alone."""
+        module = f"{PACKAGE}.prometheus"
+
+        assert ours(module) == {"events"}
+        assert others(module) - STANDARD == {"prometheus_client"}
+        assert [name for name in MODULES if "prometheus_client" in others(name)] == [module]
+
+    def test_helpers_for_tests_need_nothing_else(self) -> None:
+        """No test runner and no fake; of ours, what a user has, and two places that look into the store."""
+        module = f"{PACKAGE}.testing"
+
+        assert ours(module) == {"errors", "glimpse", "middleware", "outcome", "store.clearing"}
+        assert others(module) - STANDARD == {"dramatiq"}
+        assert ours(f"{PACKAGE}.glimpse") == {"parts", "store"}
+
+    @pytest.mark.parametrize("module", ["glimpse", "prometheus", "store.clearing", "testing"])
+    def test_nobody_needs_what_is_imported_by_name(self, module: str) -> None:
+        """Whoever has no use for it does not import it."""
+        knowing = {name for name in MODULES if f"{PACKAGE}.{module}" in IMPORTS[name]}
+
+        assert knowing <= {f"{PACKAGE}.testing"}
 
     def test_only_the_store_and_what_is_redis_by_name_know_redis(self) -> None:
         """The middleware reads like the life of a message; where the locks are is another's business."""
@@ -144,20 +169,21 @@ class TestImports:
         assert "hashlib" not in others(f"{PACKAGE}.middleware")
 
     def test_the_package_needs_what_it_says_it_needs(self) -> None:
-        """Dramatiq, redis and structlog; pika comes with the broker that needs it, valkey with the client."""
+        """Dramatiq, redis and structlog; pika comes with a broker, valkey with a client, the rest is an extra."""
         declared = re.findall(
             r"^dependencies = \[(.*)\]", (FOLDER.parent / "pyproject.toml").read_text("utf-8"), re.MULTILINE
         )
         needed = {"dramatiq", "redis", "structlog"}
 
         assert set(re.findall(r'"([a-z]+)', declared[0])) == needed
-        assert not others(*MODULES) - needed - {"pika", "valkey"} - STANDARD
+        assert not others(*MODULES) - needed - {"pika", "valkey", "prometheus_client"} - STANDARD
 
 
 STANDARD = {
     "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib",
     "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "queue", "random",
-    "re", "secrets", "socket", "threading", "time", "traceback", "types", "typing", "uuid", "weakref", "__future__",
+    "re", "secrets", "socket", "sys", "threading", "time", "traceback", "types", "typing", "uuid", "weakref",
+    "__future__",
 }  # fmt: skip
 """What may be used of the standard library."""
 
