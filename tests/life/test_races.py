@@ -263,8 +263,8 @@ def test_a_delivery_that_ends_late_keeps_the_queue_lock_for_the_second(rig: Rig)
     assert rig.told("released") == []
     assert outcome(actor.send()).holder_id == message.message_id
     second.open()
-    eventually(lambda: rig.lock_keys() == [])
-    assert len(rig.told("released")) == 1
+    eventually(lambda: len(rig.told("released")) == 1)
+    assert rig.lock_keys() == []
 
 
 def test_a_lock_that_was_taken_while_the_answer_was_lost_is_kept_in_full(
