@@ -30,9 +30,6 @@ class Binding:
     """The parts that the hooks of one broker are handed to."""
 
     parts: Parts
-    claims: Claims
-    deliveries: Deliveries
-    holding: Holding
     guard: Guard
     enqueueing: Enqueueing
     processing: Processing
@@ -69,5 +66,4 @@ class Binding:
         enqueueing, processing = Enqueueing(parts), Processing(parts)
         guard.install(enqueueing)
         Flush(broker, adapter, claims, holding, journal)
-        after_body = AfterBody(processing.finish)
-        return cls(parts, claims, deliveries, holding, guard, enqueueing, processing, after_body)
+        return cls(parts, guard, enqueueing, processing, AfterBody(processing.finish))

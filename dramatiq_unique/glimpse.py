@@ -9,7 +9,7 @@ from typing import Any
 from dramatiq import Message
 
 from dramatiq_unique.parts import Parts
-from dramatiq_unique.store import Holder, Kind, RedisStore
+from dramatiq_unique.store import Holder, Kind, Lookups
 
 
 __all__ = ["Glimpse"]
@@ -40,22 +40,9 @@ class Glimpse:
         if claim is None:
             return None
         digest = claim.ticket.digest
-        return cls(digest, claim.lock.name, claim.lock.queue is not None, _holders(parts.store, digest))
-
-
-def _holders(store: RedisStore, digest: str) -> tuple[str, ...]:
-    client: Any = store.client
-    clock = client.time()
-    seconds, microseconds = next(iter(clock.values())) if isinstance(clock, dict) else clock  # A cluster has many.
-    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
-    described = []
-    for kind in Kind:
-        fields = {_text(name): _text(value) for name, value in client.hgetall(store.key(digest, kind)).items()}
-        for message_id in (name[2:] for name in fields if name.startswith("o:")):
-            holder = Holder.parse(message_id, *(fields.get(f"{field}:{message_id}", "") for field in "opqia"))
-            if holder.deadline_ms > now_ms:
-                described.append(_described(kind, holder, holder.deadline_ms - now_ms))
-    return tuple(described)
+        seen = Lookups(parts.store.client, prefix=parts.store.prefix).look(digest).checked()
+        holders = tuple(_described(kind, holder, holder.deadline_ms - seen.now_ms) for kind, holder in seen.holders)
+        return cls(digest, claim.lock.name, claim.lock.queue is not None, holders)
 
 
 def _described(kind: Kind, holder: Holder, left_ms: int) -> str:
@@ -64,7 +51,3 @@ def _described(kind: Kind, holder: Holder, left_ms: int) -> str:
         f"message {holder.message_id} of {holder.actor_name!r} holds the {kind.value} lock since {since} and for "
         f"{left_ms / 1000:.3f} s more, {_STATES[holder.state]} on queue {holder.queue_name!r}, by {holder.process}"
     )
-
-
-def _text(reply: str | bytes) -> str:
-    return reply.decode() if isinstance(reply, bytes) else reply

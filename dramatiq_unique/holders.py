@@ -113,9 +113,5 @@ class Lock:
     @classmethod
     def of(cls, seen: Sighting) -> Lock:
         """Present what the store saw."""
-        holders = [
-            LockHolder.of(kind, holder)
-            for kind, those in ((Kind.QUEUE, seen.queue), (Kind.RUN, seen.run))
-            for holder in those
-        ]
-        return cls(seen.digest, tuple(holders), seen.now_ms, seen.unreadable)
+        holders = tuple(LockHolder.of(kind, holder) for kind, holder in seen.holders)
+        return cls(seen.digest, holders, seen.now_ms, seen.unreadable)

@@ -131,8 +131,7 @@ class Locks:
 
         A message that waits is not removed by this: it runs when it comes up, and tells ``lapsed``; another copy may
         be enqueued meanwhile. Beside a message that runs, another copy may run from now on; its worker tells
-        ``lease_lost``. No
-        ``after_unlock`` is called by this.
+        ``lease_lost``. No ``after_unlock`` is called by this.
 
         Arguments:
             lock: What was looked at: a holder is let go only if it still stands as it was seen. Or a digest, which is

@@ -142,11 +142,11 @@ class UniqueMiddleware(Middleware):
 
     def before_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor; a wrong one is raised where it is declared."""
-        self._on(broker).claims.declare(actor)
+        self._on(broker).parts.claims.declare(actor)
 
     def after_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor that was declared before the middleware was added."""
-        self._on(broker).claims.declare(actor)
+        self._on(broker).parts.claims.declare(actor)
 
     def after_declare_queue(self, broker: Broker, queue_name: str) -> None:
         """Meet the broker, before anything is sent."""
@@ -167,18 +167,18 @@ class UniqueMiddleware(Middleware):
 
     def before_worker_boot(self, broker: Broker, worker: Worker) -> None:
         """Be the first to hear when an actor is done, wherever this middleware stands."""
-        self._on(broker).holding.worker_boots()
+        self._on(broker).parts.holding.worker_boots()
         after_body = self._on(broker).after_body
         # A new list: Dramatiq is walking the old one right now.
         broker.middleware = [*(m for m in broker.middleware if m is not after_body), after_body]
 
     def after_worker_thread_boot(self, broker: Broker, thread: WorkerThread) -> None:
         """Know this thread as Dramatiq's."""
-        self._on(broker).deliveries.enter_thread()
+        self._on(broker).parts.deliveries.enter_thread()
 
     def after_consumer_thread_boot(self, broker: Broker, thread: ConsumerThread) -> None:
         """Know this thread as Dramatiq's."""
-        self._on(broker).deliveries.enter_thread()
+        self._on(broker).parts.deliveries.enter_thread()
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         """Settle the locks of a delivery before its actor runs."""
@@ -216,7 +216,7 @@ class UniqueMiddleware(Middleware):
 
     def after_worker_shutdown(self, broker: Broker, worker: Worker) -> None:
         """Stop keeping leases, after the last worker of the process."""
-        self._on(broker).holding.worker_is_down()
+        self._on(broker).parts.holding.worker_is_down()
 
     # Binding
 

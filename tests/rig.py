@@ -286,15 +286,39 @@ class Rig:
     @property
     def store(self) -> RedisStore:
         """The lock store of the middleware."""
-        return self.unique._on(self.broker).holding._store
+        return self.unique._on(self.broker).parts.store
 
     def deliver_again(self, message: Message[Any]) -> None:
         """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
         if isinstance(self.broker, RedisBroker):
             self.redis.hset(f"dramatiq:{self.queue}.msgs", message.options["redis_message_id"], message.encode())
             self.redis.rpush(f"dramatiq:{self.queue}", message.options["redis_message_id"])
+        elif isinstance(self.broker, RabbitmqBroker):
+            self.broker.channel.basic_publish("", self.queue, message.encode())
         elif isinstance(self.broker, StubBroker):
             self.broker.queues[self.queue].put(message.encode())
+
+    def lose_messages(self) -> None:
+        """Have the broker forget what waits in the queue, without a word to anybody."""
+        if isinstance(self.broker, RedisBroker):
+            self.redis.delete(f"dramatiq:{self.queue}", f"dramatiq:{self.queue}.msgs")
+        elif isinstance(self.broker, RabbitmqBroker):
+            self.broker.channel.queue_purge(self.queue)
+        elif isinstance(self.broker, StubBroker):
+            self.broker.queues[self.queue].queue.clear()
+
+    def not_seen_for(self, ms: int) -> None:
+        """Have each holder of a queue lock be last seen so many milliseconds ago, by the server's clock."""
+        for key in self.lock_keys("queue"):
+            for field, value in self.redis.hgetall(key).items():
+                if field.startswith(b"o:"):
+                    since, _touched, rest = value.decode().split(" ", 2)
+                    self.redis.hset(key, field, f"{since} {self.now_ms() - ms} {rest}")
+
+    def now_ms(self) -> int:
+        """Tell the time by the clock of the lock server."""
+        seconds, microseconds = self.redis.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
 
     def pending(self) -> int:
         """Count the messages that are not acknowledged yet, as far as the broker tells."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import Any
 
 import redis
 
-from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.store.connection import errors_of
 from dramatiq_unique.store.records import Kind
 from dramatiq_unique.store.redis_store import RedisStore
 
@@ -35,20 +32,13 @@ def clear(store: RedisStore) -> int:
         LockStoreUnavailable: Redis cannot be reached, or refuses.
     """
     client: Any = store.client
-    try:
-        keys = client.scan_iter(match=f"{_literally(store.prefix)}:{{*}}:*", count=_PAGE)
-        locks = 0
+    locks = 0
+    with store.translated("clear"):
+        keys = client.scan_iter(match=store.every_lock, count=_PAGE)
         while page := list(islice(keys, _PAGE)):
             names = [key.decode() if isinstance(key, bytes) else key for key in page]
             locks += sum(name.endswith(tuple(f":{kind.value}" for kind in Kind)) for name in names)
             # In a cluster, one command takes the keys of one slot.
             for together in [[name] for name in names] if isinstance(client, redis.RedisCluster) else [names]:
                 client.delete(*together)
-    except errors_of(client) as exc:
-        raise LockStoreUnavailable(f"the lock store failed at 'clear': {type(exc).__name__}: {exc}") from exc
     return locks
-
-
-def _literally(prefix: str) -> str:
-    """Write a prefix so that none of its characters means another one in a pattern of Redis."""
-    return re.sub(r"([*?\[\]\\])", r"\\\1", prefix)

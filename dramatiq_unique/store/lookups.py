@@ -6,7 +6,6 @@ into our keys: what cannot be read is told, and nothing is raised for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -52,7 +51,7 @@ class Lookups(Prefixed):
         Arguments:
             digest: The digest; one that nobody knows has no holders.
         """
-        with self._translated("look"):
+        with self.translated("look"):
             client: Any = self.client
             node = client.get_node_from_key(self.key(digest, Kind.QUEUE)) if _is_cluster(client) else None
             now_ms = _now_ms(client if node is None else client.get_redis_connection(node))
@@ -73,9 +72,9 @@ class Lookups(Prefixed):
         for node in self._nodes():
             cursor = None
             while cursor != 0:
-                with self._translated("scan"):
+                with self.translated("scan"):
                     cursor, names = node.execute_command(
-                        "SCAN", cursor or 0, "MATCH", self._every_lock(), "COUNT", page, **_RAW
+                        "SCAN", cursor or 0, "MATCH", self.every_lock, "COUNT", page, **_RAW
                     )
                     kinds = self._kinds_by_digest(names)
                     new = [digest for digest in kinds if not again.pop(digest, False)]
@@ -107,11 +106,8 @@ class Lookups(Prefixed):
         client: Any = self.client
         if not _is_cluster(client):
             return [client]
-        with self._translated("scan"):
+        with self.translated("scan"):
             return [client.get_redis_connection(node) for node in client.get_primaries()]
-
-    def _every_lock(self) -> str:
-        return re.sub(r"([*?\[\]^\\-])", r"\\\1", self.prefix) + ":{*}:*"
 
     def _kinds_by_digest(self, names: Iterable[bytes]) -> dict[str, set[str]]:
         """Sort a page of keys by digest."""

@@ -9,6 +9,7 @@ The keys of a digest share a hash tag, so that a script finds them on one node o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -45,11 +46,16 @@ class Prefixed:
         """Name the key of a digest's queue lock, run lock, or memory of superseded messages."""
         return f"{self.prefix}:{{{digest}}}:{kind.value if isinstance(kind, Kind) else kind}"
 
+    @property
+    def every_lock(self) -> str:
+        """The pattern of all keys, for ``SCAN``: no character of the prefix means another one there."""
+        return re.sub(r"([*?\[\]^\\-])", r"\\\1", self.prefix) + ":{*}:*"
+
     def _channel(self, digest: str) -> str:
         return f"{self.prefix}:{{{digest}}}:released"
 
     @contextmanager
-    def _translated(self, operation: str) -> Iterator[None]:
+    def translated(self, operation: str) -> Iterator[None]:
         """Turn the driver's errors into ours; their text names host and port, never a password."""
         try:
             yield
@@ -57,7 +63,7 @@ class Prefixed:
             raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
-        with self._translated(operation):
+        with self.translated(operation):
             return _text(self._scripts[operation](keys=keys, args=args))
 
 

@@ -180,7 +180,7 @@ class RedisStore(Prefixed):
         """
         if isinstance(self.client, redis.RedisCluster):
             return [self._renewed(lease) for lease in leases]
-        with self._translated("renew"):
+        with self.translated("renew"):
             pipeline = self.client.pipeline(transaction=False)
             for lease in leases:
                 self._scripts["renew"](
@@ -230,7 +230,7 @@ class RedisStore(Prefixed):
 
     def forget(self, digest: str, message_id: str) -> None:
         """Forget that a message was superseded, once it is gone from the broker."""
-        with self._translated("forget"):
+        with self.translated("forget"):
             self.client.hdel(self.key(digest, "superseded"), message_id)
 
     @contextmanager
@@ -244,13 +244,13 @@ class RedisStore(Prefixed):
             A function that waits for the next release, or so many seconds.
         """
         with self.client.pubsub() as pubsub:
-            with self._translated("subscribe"):
+            with self.translated("subscribe"):
                 pubsub.subscribe(self._channel(digest))
                 pubsub.get_message(timeout=_CONFIRMATION_S)  # From here on no release is missed.
             yield lambda seconds: self._wait(pubsub, seconds)
 
     def _wait(self, pubsub: PubSub, seconds: float) -> None:
-        with self._translated("wait"):
+        with self.translated("wait"):
             pubsub.get_message(timeout=seconds)
 
 

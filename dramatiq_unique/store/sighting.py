@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dramatiq_unique.errors import UniqueError
-from dramatiq_unique.store.records import Holder
+from dramatiq_unique.store.records import Holder, Kind
 
 
 __all__ = ["Sighting", "first_waiting", "longest_unseen"]
@@ -33,6 +33,11 @@ class Sighting:
     run: tuple[Holder, ...]
     has_both: bool = False
     unreadable: str | None = None
+
+    @property
+    def holders(self) -> list[tuple[Kind, Holder]]:
+        """Who had which lock: those of the queue lock before those of the run lock."""
+        return [(kind, holder) for kind, those in ((Kind.QUEUE, self.queue), (Kind.RUN, self.run)) for holder in those]
 
     def checked(self) -> Sighting:
         """Give it as it is.

@@ -183,8 +183,8 @@ class Process:
             throws=Refrain,
         )
         self.actor.logger = logbook
-        self.keeper = self.unique._on(self.broker).holding._keeper
-        self._scripts = {s.sha: name for name, s in self.unique._on(self.broker).holding._store._scripts.items()}
+        self.keeper = self.unique._on(self.broker).parts.holding._keeper
+        self._scripts = {s.sha: name for name, s in self.unique._on(self.broker).parts.store._scripts.items()}
         self.worker = Worker(self.broker, worker_threads=1)
         self.consumers: dict[str, ConsumerThread] = {}
         for queue_name in (QUEUE, dq_name(QUEUE)):

@@ -283,8 +283,10 @@ class World:
             self.audit.wrong(f"traces of superseded messages are left over: {sorted(traces)}")
         for process in self.processes:
             on = process.unique._on(process.broker)
-            if on.deliveries._open or on.holding._claims:
-                self.audit.wrong(f"{process.name} still knows of {on.deliveries._open} and {on.holding._claims}")
+            if on.parts.deliveries._open or on.parts.holding._claims:
+                self.audit.wrong(
+                    f"{process.name} still knows of {on.parts.deliveries._open} and {on.parts.holding._claims}"
+                )
 
     def close(self) -> None:
         """End every thread, and give the clock back."""

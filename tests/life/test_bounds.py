@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dramatiq_unique import UniqueMiddleware, outcome
-from tests.rig import Gate, RabbitmqBench, RedisBench, Rig, StubBench, eventually
+from tests.rig import Gate, Rig, eventually
 
 
 LOCKED = ["until_executing", "until_executed", "until_and_while_executing"]
@@ -56,11 +56,11 @@ def test_a_job_that_runs_is_believed_for_a_lease_after_it_was_last_seen(rig: Rig
     first = actor.send()
     rig.start()
     gate.wait_for_arrival()
-    _lose_messages(rig)
+    rig.lose_messages()
 
-    _not_seen_for(rig, 50_000)
+    rig.not_seen_for(50_000)
     assert outcome(actor.send()).holder_id == first.message_id
-    _not_seen_for(rig, 61_000)
+    rig.not_seen_for(61_000)
     assert outcome(actor.send()).action == "enqueued"
     assert [event.holder_id for event in rig.told("reclaimed")] == [first.message_id]
     gate.open(2)
@@ -76,8 +76,8 @@ def test_a_job_whose_message_was_lost_keeps_its_lock_while_its_worker_lives(rig:
     first = actor.send()
     rig.start()
     gate.wait_for_arrival()
-    _lose_messages(rig)
-    _not_seen_for(rig, 10_000)
+    rig.lose_messages()
+    rig.not_seen_for(10_000)
     long_ago_ms = _times(rig)["touched"]
 
     eventually(lambda: _times(rig)["touched"] > long_ago_ms)
@@ -94,7 +94,7 @@ def test_a_lost_message_blocks_its_key_for_its_lock_ttl_where_the_broker_cannot_
     first = actor.send()
     times = _times(rig)
     assert times["deadline"] - times["since"] < 2000 + SLACK_MS
-    _lose_messages(rig)
+    rig.lose_messages()
     assert rig.waiting() == []
 
     assert outcome(actor.send()).holder_id == first.message_id
@@ -123,7 +123,7 @@ def test_a_lock_that_nobody_lets_go_is_free_after_thirty_days(rig: Rig, clock: A
     """Its message is lost, and nobody can tell: refused on the last day, accepted on the next."""
     actor = rig.actor(lambda: None, actor_name="work", lock=lock)
     first = actor.send()
-    _lose_messages(rig)
+    rig.lose_messages()
 
     clock.move(SAFETY_MS - SLACK_MS)
     assert outcome(actor.send()).holder_id == first.message_id
@@ -169,24 +169,6 @@ def test_the_thirty_days_count_anew_where_a_message_takes_its_lock_again(rig: Ri
     rig.join()
 
 
-def _lose_messages(rig: Rig) -> None:
-    """Have the broker forget what it was given, without a word to anybody."""
-    if isinstance(rig.bench, RedisBench):
-        rig.redis.delete("dramatiq:default", "dramatiq:default.msgs")
-    elif isinstance(rig.bench, RabbitmqBench):
-        rig.bench.broker.channel.queue_purge(rig.queue)
-    elif isinstance(rig.bench, StubBench):
-        rig.bench.broker.queues[rig.queue].queue.clear()
-
-
-def _not_seen_for(rig: Rig, ms: int) -> None:
-    """Have the only holder of a queue lock be last seen so long ago."""
-    [key] = rig.lock_keys("queue")
-    [(field, raw)] = [(field, raw) for field, raw in rig.redis.hgetall(key).items() if field.startswith(b"o:")]
-    since, _touched, rest = raw.decode().split(" ", 2)
-    rig.redis.hset(key, field, f"{since} {_now_ms(rig) - ms} {rest}")
-
-
 def _times(rig: Rig) -> dict[str, int]:
     """Read the times of the only holder of the only queue lock."""
     [key] = rig.lock_keys("queue")
@@ -202,9 +184,4 @@ def _times_of(rig: Rig, key: str) -> dict[str, int]:
 
 def _deadline_is_ahead_by(rig: Rig) -> int:
     """Tell how long from now, in milliseconds, the only queue lock still stands."""
-    return _times(rig)["deadline"] - _now_ms(rig)
-
-
-def _now_ms(rig: Rig) -> int:
-    seconds, microseconds = rig.redis.time()
-    return int(seconds) * 1000 + int(microseconds) // 1000
+    return _times(rig)["deadline"] - rig.now_ms()

@@ -301,7 +301,7 @@ class TestOrphans:
         first = working.actor.send()
         if lost:
             rig.redis.delete("dramatiq:default", "dramatiq:default.msgs")
-        _not_seen_for(rig, age_ms)
+        rig.not_seen_for(age_ms)
         rig.events.clear()
 
         foretold = explained(rig, working.actor)
@@ -322,7 +322,7 @@ class TestOrphans:
         for _ in range(3):
             wide.actor.send()
         rig.redis.delete("dramatiq:default", "dramatiq:default.msgs")
-        _not_seen_for(rig, LONG_AGO_MS)
+        rig.not_seen_for(LONG_AGO_MS)
         rig.broker.actors.clear()
         rig.events.clear()
         narrow = Working(rig, lock="until_executed", lock_limit=2)
@@ -336,7 +336,7 @@ class TestOrphans:
         """By the server's own count of commands, for each kind of look."""
         working = Working(rig, lock="until_executed")
         working.actor.send()
-        _not_seen_for(rig, LONG_AGO_MS)
+        rig.not_seen_for(LONG_AGO_MS)
         locks = rig.unique.locks
         [seen] = locks.iter()
         rig.redis.config_resetstat()
@@ -348,15 +348,6 @@ class TestOrphans:
         assert stats - {"info", "config", "hello", "client"} == {"hgetall", "time", "hexists", "scan"}
         working.gate.open()
         rig.drain()
-
-
-def _not_seen_for(rig: Rig, age_ms: int) -> None:
-    """Move the time at which each holder was last seen into the past."""
-    for key in rig.lock_keys("queue"):
-        for field, value in rig.redis.hgetall(key).items():
-            if field.startswith(b"o:"):
-                since, touched, rest = value.decode().split(" ", 2)
-                rig.redis.hset(key, field, f"{since} {int(touched) - age_ms} {rest}")
 
 
 class TestBrokers:

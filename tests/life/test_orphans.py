@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import dramatiq
 import pytest
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import dq_name
 from dramatiq.middleware import Middleware
 
 from dramatiq_unique import outcome
-from tests.rig import Gate, RabbitmqBench, RedisBench, Rig, Runs, StubBench, eventually
+from tests.rig import Gate, Rig, Runs, StubBench, eventually
 
 
 LONG_AGO_MS = 10_000
@@ -33,8 +32,8 @@ def test_a_lock_whose_message_is_gone_is_taken_over_by_the_next_send(rig: Rig, l
     """The broker lost its messages (or its producer died before it stored one): one HEXISTS, and the lock is free."""
     actor = rig.actor(lambda: None, actor_name="work", lock=lock)
     first = actor.send()
-    _lose_messages(rig)
-    _not_seen_lately(rig)
+    rig.lose_messages()
+    rig.not_seen_for(LONG_AGO_MS)
 
     second = actor.send()
 
@@ -49,7 +48,7 @@ def test_a_holder_that_was_seen_a_moment_ago_is_believed(rig: Rig) -> None:
     """Its message may be on its way into the broker."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
     actor.send()
-    _lose_messages(rig)
+    rig.lose_messages()
     assert outcome(actor.send()).action == "discarded"
 
 
@@ -57,7 +56,7 @@ def test_a_message_that_exists_keeps_its_lock_and_is_not_asked_after_again_for_a
     """A queue may be long: what waits in it is no orphan."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
     first = actor.send()
-    _not_seen_lately(rig)
+    rig.not_seen_for(LONG_AGO_MS)
     assert outcome(actor.send()).holder_id == first.message_id
     asked = _calls(rig, "hexists")
     assert outcome(actor.send()).holder_id == first.message_id
@@ -72,7 +71,7 @@ def test_a_message_that_runs_keeps_its_lock(rig: Rig) -> None:
     first = actor.send()
     rig.start()
     gate.wait_for_arrival()
-    _not_seen_lately(rig)
+    rig.not_seen_for(LONG_AGO_MS)
     assert outcome(actor.send()).holder_id == first.message_id
     gate.open()
     rig.join()
@@ -82,7 +81,7 @@ def test_a_delayed_message_keeps_its_lock(rig: Rig) -> None:
     """The place that is asked at moves with the message, from queue to queue."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
     first = actor.send_with_options(delay=60_000)
-    _not_seen_lately(rig)
+    rig.not_seen_for(LONG_AGO_MS)
     assert outcome(actor.send()).holder_id == first.message_id
 
 
@@ -93,7 +92,7 @@ def test_a_window_outlives_its_message(rig: Rig) -> None:
     replacing = rig.actor(lambda: None, actor_name="other", lock="until_expired", lock_ttl=600, on_conflict="replace")
     replacing.send()
     rig.drain()
-    _not_seen_lately(rig)
+    rig.not_seen_for(LONG_AGO_MS)
     assert outcome(actor.send()).action == "discarded"
     assert outcome(replacing.send()).action == "discarded"
 
@@ -106,7 +105,7 @@ def test_every_holder_of_a_lock_with_a_limit_is_asked_after_in_turn(rig: Rig) ->
     client: Any = rig.client
     client.hdel("dramatiq:default.msgs", lost.options["redis_message_id"])
     client.lrem("dramatiq:default", 1, lost.options["redis_message_id"])
-    _not_seen_lately(rig)
+    rig.not_seen_for(LONG_AGO_MS)
     actions = [outcome(actor.send(number)).action for number in (3, 4)]
     assert "enqueued" in actions
     assert rig.holders() >= {kept.message_id}
@@ -118,8 +117,8 @@ def test_two_who_take_over_at_once_leave_one_lock(rig: Rig) -> None:
     """The holder is compared before it is dropped: whoever comes second finds the first."""
     actor = rig.actor(lambda: None, actor_name="work", lock="until_executed")
     actor.send()
-    _lose_messages(rig)
-    _not_seen_lately(rig)
+    rig.lose_messages()
+    rig.not_seen_for(LONG_AGO_MS)
     actions = [outcome(actor.send()).action for _ in range(3)]
     assert actions == ["enqueued", "discarded", "discarded"]
 
@@ -129,8 +128,8 @@ def test_a_worker_takes_over_too(rig: Rig) -> None:
     ran: list[int] = []
     actor = rig.actor(ran.append, actor_name="work", lock="until_executed")
     lost = actor.send(1)
-    _lose_messages(rig)
-    _not_seen_lately(rig)
+    rig.lose_messages()
+    rig.not_seen_for(LONG_AGO_MS)
     RedisBroker(client=rig.client).enqueue(actor.message(1))
     rig.drain()
     assert ran == [1]
@@ -198,7 +197,7 @@ class TestRedelivery:
         body = rig.waiting()[0]
         rig.start()
         gate.wait_for_arrival()
-        _deliver_again(rig, body)
+        rig.deliver_again(body)
         eventually(lambda: rig.told("rescheduled"))
         [event] = {(event.message_id, event.strategy) for event in rig.told("rescheduled")}
         assert event == (first.message_id, "redelivery")
@@ -217,7 +216,7 @@ class TestRedelivery:
         body = rig.waiting()[0]
         rig.start()
         gate.wait_for_arrival()
-        _deliver_again(rig, body)
+        rig.deliver_again(body)
         gate.wait_for_arrival()
         assert outcome(actor.send()).holder_id == first.message_id
         gate.open(2)
@@ -242,7 +241,7 @@ class TestRedelivery:
         gate.wait_for_arrival()
         for key in rig.lock_keys():
             rig.redis.delete(key)  # As a lease does that nobody renewed in time.
-        _deliver_again(rig, body)
+        rig.deliver_again(body)
         gate.wait_for_arrival()
         kind = "queue" if lock == "until_executed" else "run"
         assert rig.holders(kind) == {first.message_id}
@@ -252,32 +251,6 @@ class TestRedelivery:
         assert rig.holders(kind) == {first.message_id}
         gate.open()
         eventually(lambda: rig.lock_keys() == [])
-
-
-def _deliver_again(rig: Rig, message: "dramatiq.Message[Any]") -> None:
-    """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
-    if isinstance(rig.bench, RedisBench):
-        client: Any = rig.client
-        client.hset("dramatiq:default.msgs", message.options["redis_message_id"], message.encode())
-        client.rpush("dramatiq:default", message.options["redis_message_id"])
-    elif isinstance(rig.bench, RabbitmqBench):
-        rig.bench.broker.channel.basic_publish("", rig.queue, message.encode())
-    elif isinstance(rig.bench, StubBench):
-        rig.bench.broker.queues["default"].put(message.encode())
-
-
-def _lose_messages(rig: Rig) -> None:
-    client: Any = rig.client
-    client.delete("dramatiq:default", "dramatiq:default.msgs")
-
-
-def _not_seen_lately(rig: Rig) -> None:
-    """Move the time at which each holder was last seen into the past."""
-    for key in rig.lock_keys("queue"):
-        for field, value in rig.redis.hgetall(key).items():
-            if field.startswith(b"o:"):
-                since, touched, rest = value.decode().split(" ", 2)
-                rig.redis.hset(key, field, f"{since} {int(touched) - LONG_AGO_MS} {rest}")
 
 
 def _calls(rig: Rig, command: str) -> int:

@@ -134,7 +134,7 @@ class Desk:
 
 def leases_kept(rig: Rig) -> list[Any]:
     """List what the process of a rig renews."""
-    return list(rig.unique._on(rig.broker).holding._keeper._leases)
+    return list(rig.unique._on(rig.broker).parts.holding._keeper._leases)
 
 
 def _in_a_thread(step: Callable[[], object], profile: Callable[..., None] | None = None) -> None:
