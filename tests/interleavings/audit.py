@@ -111,6 +111,8 @@ class Audit:
 
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
+            if any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters):
+                self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":
             return id_ in errand.listed
@@ -164,7 +166,7 @@ class Audit:
         if now.deadline_ms < was.deadline_ms:
             self.wrong(f"the lock of {id_} was cut short")
         asked_after = (was.deadline_ms, was.state) == (now.deadline_ms, now.state) and self.plan.broker == "telling"
-        kept = errand.kind == "keep" and (id_ in process.owed or id_ in errand.listed)
+        kept = errand.kind == "keep" and id_ in process.owed | process.unheard | errand.listed
         if id_ != errand.message_id and not asked_after and not kept:
             self.wrong(f"{errand.thread} changed the queue lock of {id_} in the {errand.kind} of {errand.message_id}")
 
