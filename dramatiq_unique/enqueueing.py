@@ -87,7 +87,7 @@ class Enqueueing:
         try:
             answer = self._ask(claim, message, attempt)
         except LockStoreUnavailable as exc:
-            self._enqueue_without_store(claim, message, exc)
+            self._enqueue_without_store(claim, message, attempt, exc)
             return
         self._settle(answer, claim, message, attempt)
 
@@ -191,7 +191,9 @@ class Enqueueing:
             return False
         return self._parts.orphans.is_stored(held.holder)
 
-    def _enqueue_without_store(self, claim: Claim, message: Message[Any], error: LockStoreUnavailable) -> None:
+    def _enqueue_without_store(
+        self, claim: Claim, message: Message[Any], attempt: Attempt, error: LockStoreUnavailable
+    ) -> None:
         """Go on without a lock where the caller wants that, or where raising would lose the message."""
         goes_on = self._parts.without_store or self._parts.deliveries.sent_by_dramatiq
         self._parts.journal.tell(
@@ -204,7 +206,7 @@ class Enqueueing:
         )
         if not goes_on:
             raise error
-        stamp(message, claim.ticket)
+        stamp(message, claim.ticket.maybe_taken(attempt.token))
 
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
         """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""

@@ -28,7 +28,8 @@ class Ticket:
         lock: The name of its lock type.
         ttl_ms: Its ``lock_ttl`` in milliseconds, if any.
         held: Whether the message took its queue lock.
-        token: The token of the enqueue that took or kept it last.
+        token: The token of the enqueue that took or kept it last; more, with a space between, where the answer to
+            the last was lost.
         waits: Whether it has yet to be let in: it was rescheduled at enqueue, and its strategy applies again when it
             comes back. Any other message that carries a ticket was accepted, and is not refused any more.
         marked: Whether the start of the message is marked in its lock, which is what lets another replace it
@@ -103,6 +104,10 @@ class Ticket:
             redelivered=redelivered,
             outcome=None,
         )
+
+    def maybe_taken(self, token: str) -> Ticket:
+        """Note that the enqueue with this token may have taken its queue lock: the answer was lost."""
+        return replace(self, token=f"{self.token} {token}".strip())
 
     def taken(self, token: str) -> Ticket:
         """Note that the message has its queue lock, by the enqueue with this token."""

@@ -170,7 +170,8 @@ class RedisStore(Prefixed):
                 delivery of it had started last; neither where it was sent again since. ``"anybody"`` lets it go even
                 then. ``None`` keeps it.
             run: Whether to let the run lock go; those who wait for it are woken.
-            sent_as: The token of the enqueue that the delivery comes from.
+            sent_as: The token of the enqueue that the delivery comes from; with a space between, where it may be that
+                of either of several.
 
         Returns:
             What was this owner's, and is gone.

@@ -63,6 +63,8 @@ class Audit:
         self.ever_stored: set[str] = set()
         self.ends: defaultdict[str, list[str]] = defaultdict(list)
         """What became of each message in the end, as often as it did."""
+        self.redelivered: set[str] = set()
+        """Messages that the broker delivered again, perhaps beside the delivery that it believed lost."""
         self.repeated: set[str] = set()
         """Messages that the broker delivered again, or that an ``Interrupt`` met: they may end more than once."""
 
@@ -104,14 +106,15 @@ class Audit:
                     other.keeps.discard("queue")
         for id_ in now.keys() - was.keys():
             restored = errand.call == "restore" and id_ in errand.replaced and mine not in now
-            if id_ != mine and not restored and not (errand.kind == "keep" and process.owed):
+            if id_ != mine and not restored and not (errand.kind == "keep" and process.owed | process.unheard):
                 self.wrong(f"{errand.thread} took a queue lock for {id_} in the {errand.kind} of {mine}")
         for id_ in was.keys() & now.keys():
             self._stays(process, errand, id_, was[id_], now[id_])
 
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
-            if any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters):
+            waits = any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters)
+            if waits and id_ not in self.redelivered:
                 self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":
@@ -384,6 +387,9 @@ class Audit:
         }
         times, names = expected[action]
         told = tuple(e.name for e in errand.heard("replaced", "rescheduled", "refused", "rejected"))
+        if action == "discarded" and errand.heard("superseded", "merged"):  # Sent again, and another is there now.
+            self.traced.add(id_)
+            told = ("refused", *told)
         if len(stored) != times or told != names:
             self.wrong(f"{id_} is {action}, was stored {len(stored)} times, and told as {told}")
         if action == "rejected" and self.plan.broker != "unknown" and errand.buried != [id_]:

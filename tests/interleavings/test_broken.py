@@ -45,7 +45,7 @@ BROKEN = {
     "a late delivery frees the queue lock": Break(
         "until_executed",
         "finish",
-        "left_to == token or",
+        "own or",
         "true or",
         "of which a later delivery runs",
     ),

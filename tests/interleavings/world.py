@@ -202,7 +202,8 @@ class World:
     def redeliver(self, reader: str) -> None:
         """Deliver again what somebody has fetched: it was killed, or has lost its connection or its heartbeat."""
         self.note(f"what {reader} has is delivered again")
-        self.audit.repeated |= {letter.message_id for letter in self.post.fetched[reader]}
+        self.audit.redelivered |= {letter.message_id for letter in self.post.fetched[reader]}
+        self.audit.repeated |= self.audit.redelivered
         self.post.bring_back(reader)
 
     def advance(self, ms: int, stalled: Process | None = None) -> None:
@@ -272,6 +273,7 @@ class World:
             # A lock that outlives its message is in the way of what is rescheduled, as long as it lives.
             if owing or not self.audit.owed or "reschedule" not in (self.plan.client, self.plan.server or "reschedule"):
                 self.audit.wrong(f"it does not come to rest: {left} are in the broker, {owing} keep or owe something")
+            self.check()
             return
         self.check()
         self.advance(_UNSTORED_MS)
@@ -295,7 +297,8 @@ class World:
             if record.deadline_ms > self.clock.now_ms and id_ not in self.audit.owed
         }
         if self.plan.broker == "telling":  # Who comes next takes over.
-            left = {(kind, id_) for kind, id_ in left if id_ not in self.audit.lost_sends}
+            unheard = self.audit.lost_sends.union(*(process.unheard for process in self.processes))
+            left = {(kind, id_) for kind, id_ in left if id_ not in unheard}
         if left:
             self.audit.wrong(f"locks are left over: {sorted(left)}")
         traces = {id_ for trace in locks.superseded.values() for id_ in trace} & self.audit.ever_stored
