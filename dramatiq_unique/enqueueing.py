@@ -209,16 +209,28 @@ class Enqueueing:
         stamp(message, claim.ticket.maybe_taken(attempt.token))
 
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
-        """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""
-        since_s = attempt.keeps_from_s
-        if attempt.claim is not None and since_s is not None and not self._parts.adapter.can_say:
-            self._parts.holding.keep_in_full(attempt.claim, since_s + attempt.claim.hold_ms(attempt.delay_ms) / 1000)
-        if attempt.claim is not None and attempt.replaced is not None:
-            self._settle_replaced(attempt.claim, attempt.replaced)
+        """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced.
+
+        Never raises: the message will run, and its sender would send it again.
+        """
+        claim, since_s = attempt.claim, attempt.keeps_from_s
+        if claim is None:
+            return
+        try:
+            if since_s is not None and not self._parts.adapter.can_say:
+                self._parts.holding.keep_in_full(claim, since_s + claim.hold_ms(attempt.delay_ms) / 1000)
+            if attempt.replaced is not None:
+                self._settle_replaced(claim, attempt.replaced)
+        except Exception as exc:  # noqa: BLE001 - whatever a broker's adapter raises
+            self._parts.journal.complain("not_settled", exc, **claim.ids())
 
     def _settle_replaced(self, claim: Claim, old: Holder) -> None:
         """Take the message that was replaced out of the broker, or have a worker skip it when it comes up."""
-        withdrawn = self._parts.adapter.withdraw(old.queue_name, old.broker_id)
+        try:
+            withdrawn = self._parts.adapter.withdraw(old.queue_name, old.broker_id)
+        except Exception as exc:  # noqa: BLE001 - whatever a broker, or the body of another's message, raises
+            self._parts.journal.complain("not_withdrawn", exc, **claim.ids(), replaced_id=old.message_id)
+            withdrawn = None
         if withdrawn is None:
             self._parts.holding.confirm(claim, old.message_id)
             return

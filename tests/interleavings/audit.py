@@ -65,6 +65,8 @@ class Audit:
         """What became of each message in the end, as often as it did."""
         self.redelivered: set[str] = set()
         """Messages that the broker delivered again, perhaps beside the delivery that it believed lost."""
+        self.listed: set[str] = set()
+        """Messages that a flush was about to drop."""
         self.repeated: set[str] = set()
         """Messages that the broker delivered again, or that an ``Interrupt`` met: they may end more than once."""
 
@@ -114,7 +116,7 @@ class Audit:
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
             waits = any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters)
-            if waits and id_ not in self.redelivered:
+            if waits and id_ not in self.redelivered | self.listed:
                 self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":
@@ -240,6 +242,9 @@ class Audit:
         if record is not None and (kind == "queue" or record.token in errand.tokens):
             self.wrong(f"released: {event.message_id} still has its {kind} lock")
 
+    def _reclaimed(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
+        errand.replaced.discard(getattr(event, "holder_id", ""))  # It went as an orphan.
+
     def _superseded(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
         by_id = getattr(event, "by_id", "")
         if by_id not in self.ever_stored:
@@ -300,8 +305,8 @@ class Audit:
         named = {name for name, so in outcomes.items() if so}
         if errand.verdict == "again" and len(named) > 1:
             named.discard("ran")  # What became of its own message, that it has sent again, is the outcome.
-        if errand.skipped:
-            self.traced.add(errand.message_id)  # Nobody asked whether another had taken its place.
+        if errand.skipped or dead:  # Its place was taken after it was last asked, or nobody asked.
+            self.traced.add(errand.message_id)
         if not errand.went_on:
             self.ends[errand.message_id] += ["dead-lettered"] if dead else sorted(named)
         if errand.interrupted:  # Dramatiq then tells twice how it ended, or not at all.

@@ -64,6 +64,9 @@ class Nature(Protocol):
     def settled(self, errand: Errand, *, dead: bool) -> None:
         """A delivered message was acknowledged or rejected."""
 
+    def listed(self, errand: Errand) -> None:
+        """Letters are about to be flushed."""
+
     def dropped(self, errand: Errand, letters: list[Letter]) -> None:
         """Letters were flushed or withdrawn."""
 
@@ -380,6 +383,7 @@ class Process:
         """Note what is about to be flushed."""
         self.errand.listed |= {letter.message_id for letter in letters}
         self.errand.hops |= {letter.hop for letter in letters}
+        self.world.listed(self.errand)
 
     def dropped(self, letters: list[Letter]) -> None:
         """Note what was dropped."""

@@ -408,6 +408,10 @@ class World:
         self.note(f"{errand.thread}: {errand.message_id} is {'rejected' if dead else 'acknowledged'}")
         self.audit.settled(errand, dead=dead)
 
+    def listed(self, errand: Errand) -> None:
+        """Note what is about to be flushed."""
+        self.audit.listed |= errand.listed
+
     def dropped(self, errand: Errand, letters: list[Letter]) -> None:
         """Note what was flushed or withdrawn."""
         if errand.kind == "flush":
