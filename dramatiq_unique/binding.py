@@ -15,6 +15,7 @@ from dramatiq_unique.flush import Flush
 from dramatiq_unique.guard import Guard
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
+from dramatiq_unique.one_step import OneStep
 from dramatiq_unique.orphans import Orphans
 from dramatiq_unique.parts import Parts
 from dramatiq_unique.processing import Processing
@@ -61,9 +62,12 @@ class Binding:
             adapter=adapter,
             journal=journal,
             lease_ms=settings.lease_ms,
+            one_step=OneStep.on(broker, store),
             without_store=settings.without_store,
         )
         enqueueing, processing = Enqueueing(parts), Processing(parts)
         guard.install(enqueueing)
+        if parts.one_step is not None:
+            parts.one_step.install(lambda hop: enqueueing.store(hop, guard.attempt))
         Flush(broker, adapter, claims, holding, journal)
         return cls(parts, guard, enqueueing, processing, AfterBody(processing.finish))

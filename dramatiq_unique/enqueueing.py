@@ -1,29 +1,30 @@
 """The enqueue side: a message takes its queue lock before it is stored, and gives it back if it is not.
 
-What a full lock means is settled in :mod:`dramatiq_unique.conflicts`.
+What a full lock means is found out in :mod:`dramatiq_unique.asking`. On a broker that can do both in one step, the lock
+is taken where the message is stored (:mod:`dramatiq_unique.one_step`).
 """
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dramatiq import Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
+from dramatiq_unique.asking import Asking
 from dramatiq_unique.claim import Claim
 from dramatiq_unique.claims import carry_durations, stamp
 from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, UniqueError, as_ours
 from dramatiq_unique.guard import Attempt, NotEnqueued
 from dramatiq_unique.lock_types import Until
+from dramatiq_unique.one_step import Hop
 from dramatiq_unique.parts import Parts
 from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Kind, Replaced, Superseded, Taken
-from dramatiq_unique.strategies import Action
 
 
 __all__ = ["Enqueueing"]
-
-UNSTORED_MS = 60_000
-"""How long a lock stands whose message is not known to be in the broker yet."""
 
 
 class Enqueueing:
@@ -35,6 +36,7 @@ class Enqueueing:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._asking = Asking(parts)
 
     def enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
         """Take the queue lock of a message that is about to be stored.
@@ -51,9 +53,17 @@ class Enqueueing:
             LockStoreUnavailable: The store cannot be reached.
         """
         attempt.delay_ms = delay_ms or 0
+        if not attempt.passive:
+            self._or_go_on(message, attempt, self._enqueue)
+        if attempt.to_take is None:
+            self._note(message, attempt)
+
+    def _or_go_on(
+        self, message: Message[Any], attempt: Attempt, settle: Callable[[Message[Any], Attempt], object]
+    ) -> None:
+        """Settle the lock of a message, and go on without one where raising would lose the message."""
         try:
-            if not attempt.passive:
-                self._enqueue(message, attempt)
+            settle(message, attempt)
         except NotEnqueued:
             attempt.refused = True
             raise
@@ -71,9 +81,16 @@ class Enqueueing:
             else:
                 what = f"could not lock message {message.message_id} of {message.actor_name!r}"
                 raise as_ours(exc, what) from exc
+
+    def _note(self, message: Message[Any], attempt: Attempt) -> None:
         if not attempt.noted:
             self._parts.deliveries.note_requeued(message.message_id)
             attempt.noted = True
+
+    def _note_not_stored(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
+        if attempt.noted:
+            self._parts.deliveries.note_not_requeued(message.message_id)
+            attempt.noted = False
 
     def _enqueue(self, message: Message[Any], attempt: Attempt) -> None:
         claim = self._parts.claims.of(message, sent=not self._parts.deliveries.sent_by_dramatiq)
@@ -83,13 +100,47 @@ class Enqueueing:
         if not _asks_at_enqueue(claim):
             stamp(message, claim.ticket)
             return
+        if self._parts.one_step is not None and attempt.watched and not claim.again:
+            stamp(message, claim.ticket.taken(attempt.token))
+            attempt.to_take = claim, message
+            return
+        self._take(claim, message, attempt)
+
+    def _take(self, claim: Claim, message: Message[Any], attempt: Attempt) -> None:
         attempt.claim, attempt.answered = claim, False
         try:
-            answer = self._ask(claim, message, attempt)
+            answer = self._asking.ask(claim, message, attempt)
         except LockStoreUnavailable as exc:
             self._enqueue_without_store(claim, message, attempt, exc)
             return
         self._settle(answer, claim, message, attempt)
+
+    def store(self, hop: Hop, attempt: Attempt) -> None:
+        """Store a message, and take its lock in the same step where that was left to this moment.
+
+        Arguments:
+            hop: The message as the broker is about to store it.
+            attempt: The call of ``enqueue`` that this is part of.
+
+        Raises:
+            Exception: As :meth:`enqueue`, and whatever the broker raises where it cannot store the message.
+        """
+        one_step, together = self._parts.one_step, attempt.to_take
+        if one_step is None or together is None:
+            hop.store()
+            return
+        claim, message = together
+        self._note(message, attempt)
+        attempt.acquire = partial(one_step.acquire, hop, attempt)
+        try:
+            self._or_go_on(message, attempt, lambda message, attempt: self._take(claim, message, attempt))
+        except BaseException:
+            self._note_not_stored(message, attempt)
+            raise
+        if attempt.together and not attempt.answered:
+            hop.with_body(message.encode()).store_unless_there()
+        elif not attempt.together:
+            hop.with_body(message.encode()).store()
 
     def _settle(self, answer: Acquired, claim: Claim, message: Message[Any], attempt: Attempt) -> None:
         """Give a message its ticket, as the store has answered."""
@@ -120,77 +171,6 @@ class Enqueueing:
                 self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=replaced.message_id))
         attempt.holds, attempt.keeps_from_s, attempt.replaced = True, attempt.since_s, replaced
 
-    def _ask(self, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
-        """Ask for the queue lock, and settle what is found; ``Held`` goes on without it."""
-        delivery = self._parts.deliveries.here(message.message_id)
-        if delivery is not None:
-            # Noted before the store is asked: an Interrupt may land in between, and then the ack has to let go.
-            delivery.queue_held = claim.lets_queue_lock_go
-        answer = self._acquire(claim, message, attempt)
-        if isinstance(answer, Held) and self._parts.orphans.found(claim, answer):
-            answer = self._take_over(answer, claim, message, attempt)
-        return self._meet(answer, claim, message, attempt) if isinstance(answer, Held) else answer
-
-    def _acquire(
-        self,
-        claim: Claim,
-        message: Message[Any],
-        attempt: Attempt,
-        *,
-        takeover: bool | None = None,
-        orphan: Holder | None = None,
-    ) -> Acquired:
-        hold_ms = claim.hold_ms(attempt.delay_ms)
-        if not claim.again and not self._parts.adapter.can_say:
-            # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
-            hold_ms = min(hold_ms, UNSTORED_MS)
-        if claim.lock.queue is Until.EXPIRY:
-            state = "v" if claim.ticket.marked else "f"
-        else:
-            runs = not claim.first and self._parts.deliveries.in_body(message.message_id)
-            state = "" if runs else "w" if claim.again or self._parts.adapter.can_say else "n"
-        if takeover is None:
-            takeover = self._parts.conflicts.replaces_at_once(claim) and not claim.again
-        attempt.answered = False
-        answer = self._parts.store.acquire(
-            claim.request(message, self._parts.adapter.broker_id(message)),
-            token=attempt.token,
-            hold_ms=hold_ms,
-            state=state,
-            takeover=takeover,
-            orphan=orphan,
-        )
-        attempt.answered = True
-        return answer
-
-    def _take_over(self, held: Held, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
-        """Take the lock over from a holder whose message is gone, unless somebody was faster."""
-        answer = self._acquire(claim, message, attempt, orphan=held.holder)
-        if isinstance(answer, Taken):
-            self._parts.orphans.reclaimed(claim, held)
-        return answer
-
-    def _meet(self, held: Held, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
-        """Settle a full lock; what comes back is how the message goes on all the same."""
-        if claim.again and not self._may_be_merged(claim, held):
-            return held  # Its own lock had lapsed, or was never taken; the start decides.
-        action = self._parts.conflicts.action("client", claim, held.holder)
-        if claim.again and action in (Action.DISCARD, Action.REPLACE):
-            raise self._parts.conflicts.merged(claim, message, held.holder)
-        if action is Action.REPLACE:
-            answer = self._acquire(claim, message, attempt, takeover=True)
-            if not isinstance(answer, Held):
-                return answer
-            held = answer
-        by_dramatiq = self._parts.deliveries.sent_by_dramatiq
-        raise self._parts.conflicts.at_enqueue(action, claim, message, held.holder, by_dramatiq=by_dramatiq)
-
-    def _may_be_merged(self, claim: Claim, held: Held) -> bool:
-        """Whether a message that was accepted may leave its work to the holder: one that waits, and is stored."""
-        if claim.lock.queue is not Until.START or claim.ticket.redelivered:
-            return False
-        return self._parts.orphans.is_stored(held.holder)
-
     def _enqueue_without_store(
         self, claim: Claim, message: Message[Any], attempt: Attempt, error: LockStoreUnavailable
     ) -> None:
@@ -220,11 +200,11 @@ class Enqueueing:
             if since_s is not None and not self._parts.adapter.can_say:
                 self._parts.holding.keep_in_full(claim, since_s + claim.hold_ms(attempt.delay_ms) / 1000)
             if attempt.replaced is not None:
-                self._settle_replaced(claim, attempt.replaced)
+                self._settle_replaced(claim, attempt.replaced, known_as_stored=attempt.together)
         except Exception as exc:  # noqa: BLE001 - whatever a broker's adapter raises
             self._parts.journal.complain("not_settled", exc, **claim.ids())
 
-    def _settle_replaced(self, claim: Claim, old: Holder) -> None:
+    def _settle_replaced(self, claim: Claim, old: Holder, *, known_as_stored: bool) -> None:
         """Take the message that was replaced out of the broker, or have a worker skip it when it comes up."""
         try:
             withdrawn = self._parts.adapter.withdraw(old.queue_name, old.broker_id)
@@ -232,7 +212,8 @@ class Enqueueing:
             self._parts.journal.complain("not_withdrawn", exc, **claim.ids(), replaced_id=old.message_id)
             withdrawn = None
         if withdrawn is None:
-            self._parts.holding.confirm(claim, old.message_id)
+            if not known_as_stored:
+                self._parts.holding.confirm(claim, old.message_id)
             return
         old_claim = self._parts.claims.to_let_go(withdrawn)
         if old_claim is not None:
@@ -241,9 +222,9 @@ class Enqueueing:
 
     def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """Give back the lock of a message that was not stored."""
-        if attempt.noted:
-            self._parts.deliveries.note_not_requeued(message.message_id)
-        if attempt.claim is not None and (attempt.holds or not attempt.answered):
+        self._note_not_stored(message, attempt)
+        # What is stored together with its lock, or neither, leaves nothing to undo, whoever heard of it.
+        if attempt.claim is not None and not attempt.together and (attempt.holds or not attempt.answered):
             self._parts.holding.give_back(attempt.claim, attempt.token, attempt.replaced, answered=attempt.answered)
 
 

@@ -69,7 +69,12 @@ class LockStoreUnavailable(UniqueError):
     """Redis cannot be reached, or refuses to work (read-only, out of memory, no permission).
 
     The driver's own error is its ``__cause__``.
+
+    Attributes:
+        refused: Whether Redis answered, with an error; else nobody knows whether it did what it was told.
     """
+
+    refused = False
 
 
 def as_ours(error: Exception, doing: str) -> UniqueError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from dramatiq import Broker, Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique.claim import Claim
-from dramatiq_unique.store import Holder, new_token
+from dramatiq_unique.store import Acquired, Holder, new_token
 
 
 __all__ = ["Attempt", "Guard", "NotEnqueued"]
@@ -46,12 +46,17 @@ class Attempt:
 
     Arguments:
         passive: Whether the message goes in without asking for a lock.
+        watched: Whether it goes through the wrapper, so that its end is heard of.
         refused: Whether the message is not to be stored; where Dramatiq has ``SkipEnqueue``, nothing else tells.
         noted: Whether the message was noted as enqueued again.
         claim: What it asked the store for, if it did.
         token: What it is known by in the lock; a broker's reconnect loop asks again with the same one.
         answered: Whether the store has answered; if not, it may have given the lock.
         holds: Whether it gave the lock, or the message had it.
+        to_take: The claim and the message, where the lock is left to be taken in the step that stores the message.
+        acquire: Asks for the lock, and stores the message in the same step; ``None``: once it was called, or elsewhere.
+        together: Whether the message was stored in the step that took its lock; so it is, or neither was done, where
+            that has not answered.
         keeps_from_s: When the lock was taken that is to be kept in full once the message is stored, by
             :func:`time.monotonic`; ``None``: it needs no keeping.
         replaced: Whose place was taken with it.
@@ -60,12 +65,16 @@ class Attempt:
     """
 
     passive: bool = False
+    watched: bool = False
     refused: bool = False
     noted: bool = False
     claim: Claim | None = None
     token: str = field(default_factory=new_token)
     answered: bool = False
     holds: bool = False
+    to_take: tuple[Claim, Message[Any]] | None = None
+    acquire: Callable[..., Acquired] | None = None
+    together: bool = False
     keeps_from_s: float | None = None
     replaced: Holder | None = None
     delay_ms: float = 0
@@ -130,11 +139,11 @@ class Guard:
         Returns:
             The message as stored, or as refused.
         """
-        return self._attempt(message, delay, Attempt())
+        return self._attempt(message, delay, Attempt(watched=True))
 
     def enqueue_passively(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         """Enqueue a message without asking for a lock."""
-        return self._attempt(message, delay, Attempt(passive=True))
+        return self._attempt(message, delay, Attempt(watched=True, passive=True))
 
     def _attempt(self, message: Message[Any] | MessageProxy, delay: int | None, attempt: Attempt) -> Message[Any]:
         with self._under_way(attempt):

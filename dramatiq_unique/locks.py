@@ -44,6 +44,7 @@ class Locks:
         prefix: What every key begins with.
         on: Finds what explains the messages of an actor's broker; given by the middleware.
         journal: Where releases are told; given by the middleware.
+        one_step: Whether sends take one step; given by the middleware.
 
     Raises:
         InvalidLockOptions: The client or the prefix is none.
@@ -56,6 +57,7 @@ class Locks:
         prefix: str = "dramatiq-unique",
         on: Callable[[Actor[Any, Any]], Explaining] | None = None,
         journal: Journal | None = None,
+        one_step: bool = False,
     ) -> None:
         if not is_synchronous(client):
             raise InvalidLockOptions(
@@ -66,6 +68,16 @@ class Locks:
         self._lookups = Lookups(client, prefix=prefix)
         self._on = on
         self._journal = journal or Journal()
+        self._one_step = one_step
+
+    @property
+    def one_step(self) -> bool:
+        """Whether a send takes its lock and stores its message in one step, which costs no round trip more.
+
+        So it is on Dramatiq's own Redis broker whose messages are in the Redis that holds the locks. Elsewhere, and
+        where these locks were made without a broker, it is false: a send takes two steps.
+        """
+        return self._one_step
 
     def get(self, digest: str) -> Lock | None:
         """Look at the locks of a digest.

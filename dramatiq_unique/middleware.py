@@ -125,8 +125,14 @@ class UniqueMiddleware(Middleware):
         broker = self._met_last()
         if broker is None:
             raise UniqueError("UniqueMiddleware.locks: add it to a broker first, and declare an actor there")
-        store = self._on(broker).parts.store
-        return Locks(store.client, prefix=store.prefix, on=self._explaining, journal=self._journal)
+        parts = self._on(broker).parts
+        return Locks(
+            parts.store.client,
+            prefix=parts.store.prefix,
+            on=self._explaining,
+            journal=self._journal,
+            one_step=parts.one_step is not None,
+        )
 
     def _explaining(self, actor: Actor[Any, Any]) -> Explaining:
         if self not in actor.broker.middleware:

@@ -8,6 +8,7 @@ from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
+from dramatiq_unique.one_step import OneStep
 from dramatiq_unique.orphans import Orphans
 from dramatiq_unique.store import RedisStore
 
@@ -29,6 +30,7 @@ class Parts:
         adapter: What the broker can do beyond what all brokers have.
         journal: Where facts are told.
         lease_ms: The lease of a run lock, in milliseconds.
+        one_step: Takes the lock in the step that stores the message, on a broker where that can be done.
         without_store: Whether messages go on without a lock where the store cannot be reached.
     """
 
@@ -41,4 +43,5 @@ class Parts:
     adapter: BrokerAdapter
     journal: Journal
     lease_ms: int
+    one_step: OneStep | None
     without_store: bool

@@ -11,7 +11,7 @@ import structlog
 from dramatiq.middleware import AgeLimit
 
 from dramatiq_unique import UniqueMiddleware
-from tests.rig import Bench, RabbitmqBench, RedisBench, Rig, StubBench
+from tests.rig import Bench, OwnRedisBroker, RabbitmqBench, RedisBench, Rig, StubBench
 from tests.servers import GivenRedis, RedisServer, rabbitmq_answers, redis_server
 
 
@@ -37,8 +37,10 @@ def redis_client(server: RedisServer | GivenRedis) -> Iterator["redis.Redis"]:
         yield client
 
 
-BACKENDS = ["stub-last", "stub-first", "redis-last", "redis-first"]
-"""The broker, and where the middleware stands in its list; RabbitMQ has a module of its own in `life`."""
+BACKENDS = ["stub-last", "stub-first", "redis-last", "redis-first", "own-redis-last"]
+"""The broker, and where the middleware stands in its list; RabbitMQ has a module of its own in `life`.
+
+On the Redis broker a send takes one step, on one of somebody's own two."""
 
 
 @pytest.fixture(params=BACKENDS)
@@ -58,6 +60,9 @@ def rig(backend: str, request: pytest.FixtureRequest) -> Iterator[Rig]:
     elif backend.startswith("redis"):
         client = request.getfixturevalue("redis_client")
         bench = RedisBench(client)
+    elif backend.startswith("own-redis"):
+        client = request.getfixturevalue("redis_client")
+        bench = RedisBench(client, OwnRedisBroker)
     else:
         if not rabbitmq_answers():
             pytest.skip("RabbitMQ is taken where it runs, and it does not run here")

@@ -144,13 +144,17 @@ class StubBench:
         return self.queue, dq_name(self.queue)
 
 
+class OwnRedisBroker(RedisBroker):
+    """A subclass, which may do anything at enqueue: on it a send takes two steps."""
+
+
 class RedisBench:
     """The Redis broker: lists, hashes and a sorted set."""
 
     queue = "default"
 
-    def __init__(self, client: "redis.Redis") -> None:
-        self.broker: RedisBroker = RedisBroker(client=client)
+    def __init__(self, client: "redis.Redis", kind: type[RedisBroker] = RedisBroker) -> None:
+        self.broker: RedisBroker = kind(client=client)
         self._client: Any = client
 
     def join(self) -> None:
@@ -312,8 +316,12 @@ class Rig:
         for key in self.lock_keys("queue"):
             for field, value in self.redis.hgetall(key).items():
                 if field.startswith(b"o:"):
-                    since, _touched, rest = value.decode().split(" ", 2)
-                    self.redis.hset(key, field, f"{since} {self.now_ms() - ms} {rest}")
+                    since, _touched, deadline, rest = value.decode().split(" ", 3)
+                    seen_ms = self.now_ms() - ms  # A holder is never seen before it took the lock.
+                    until_ms = int(since) + int(deadline)
+                    since_ms = min(int(since), seen_ms)
+                    record = f"{since_ms} {seen_ms - since_ms} {until_ms - since_ms} {rest}"
+                    self.redis.hset(key, field, record)
 
     def now_ms(self) -> int:
         """Tell the time by the clock of the lock server."""

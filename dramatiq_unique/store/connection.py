@@ -13,6 +13,7 @@ __all__ = [
     "NO_PREFIX",
     "URL_VARIABLE",
     "Client",
+    "are_one",
     "connect",
     "errors_of",
     "is_address",
@@ -23,6 +24,7 @@ __all__ = [
 URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
 """The environment variable that names the Redis of the locks."""
 
+_ADDRESS = ("host", "port", "path", "db")
 _ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)  # The second is none of the first.
 
 Client = redis.Redis
@@ -77,6 +79,17 @@ def connect(client: Client | None, url: str | None, otherwise: Client | None) ->
     if url is None and (url := os.environ.get(URL_VARIABLE)) and not is_address(url):
         raise InvalidLockOptions(f"UniqueMiddleware: the environment's {URL_VARIABLE} {NO_ADDRESS}")
     return Client.from_url(url) if url else otherwise or Client()
+
+
+def are_one(one: Any, other: Any) -> bool:
+    """Tell whether two clients are of one Redis, as far as can be seen without asking."""
+    if one is other:
+        return not hasattr(one, "get_primaries")
+    pools = getattr(one, "connection_pool", None), getattr(other, "connection_pool", None)
+    if not all(type(pool) in (redis.ConnectionPool, redis.BlockingConnectionPool) for pool in pools):
+        return False  # A Sentinel's may be of two different masters, and says nothing of it.
+    here, there = ({name: pool.connection_kwargs.get(name) for name in _ADDRESS} for pool in pools if pool is not None)
+    return here == there
 
 
 def errors_of(client: Any) -> tuple[type[Exception], ...]:

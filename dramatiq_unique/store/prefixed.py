@@ -23,7 +23,10 @@ from dramatiq_unique.store.connection import errors_of
 from dramatiq_unique.store.records import Kind
 
 
-__all__ = ["Prefixed", "unavailable"]
+__all__ = ["Prefixed", "as_text", "source_with", "unavailable"]
+
+
+_SCRIPTS = Path(__file__).parent / "scripts"
 
 
 class Prefixed:
@@ -64,22 +67,30 @@ class Prefixed:
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
         with self.translated(operation):
-            return _text(self._scripts[operation](keys=keys, args=args))
+            return as_text(self._scripts[operation](keys=keys, args=args))
 
 
 def unavailable(operation: str, error: Exception) -> LockStoreUnavailable:
     """Say of an error of the driver's what was asked for."""
-    return LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(error).__name__}: {error}")
+    made = LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(error).__name__}: {error}")
+    # By name, since valkey-py has one of its own.
+    made.refused = any(cls.__name__ == "ResponseError" for cls in type(error).__mro__)
+    return made
 
 
 @cache
 def _source(operation: str) -> str:
-    folder = Path(__file__).parent / "scripts"
-    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
+    return "\n".join((_SCRIPTS / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
 
 
-def _text(reply: Any) -> Any:
+def source_with(script: str) -> str:
+    """Write the script ``send``: ``acquire``, with another script inside that stores the message."""
+    acquire = (_SCRIPTS / "acquire.lua").read_text(encoding="utf-8")
+    return _source("send").replace("--[[acquire]]", acquire).replace("--[[store]]", script)
+
+
+def as_text(reply: Any) -> Any:
     """Decode a reply, whether or not the client did it already."""
     if isinstance(reply, bytes):
         return reply.decode()
-    return [_text(item) for item in reply] if isinstance(reply, list) else reply
+    return [as_text(item) for item in reply] if isinstance(reply, list) else reply

@@ -137,6 +137,7 @@ class Holder:
         """Read the fields that ``_holders.lua`` writes."""
         record, place, before, info, args = fields
         since, touched, deadline, state, token = record.split(" ", 4)
+        since_ms = int(since)
         broker_id, _, queue_name = place.partition(" ")
         places = [known.partition(" ") for known in (place, before) if known]
         process, _, actor_name = info.partition(" ")
@@ -148,9 +149,9 @@ class Holder:
             places=tuple((queue, known_as) for known_as, _, queue in places),
             state=state,
             token=token,
-            since_ms=int(since),
-            touched_ms=int(touched),
-            deadline_ms=int(deadline),
+            since_ms=since_ms,
+            touched_ms=since_ms + int(touched),
+            deadline_ms=since_ms + int(deadline),
             process=process,
             fields=(record, place, before, info, args),
         )

@@ -14,7 +14,7 @@ import redis
 from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.store.prefixed import Prefixed, unavailable
+from dramatiq_unique.store.prefixed import Prefixed, as_text, source_with, unavailable
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request
 from dramatiq_unique.store.replies import (
     Acquired,
@@ -66,6 +66,7 @@ class RedisStore(Prefixed):
         state: str,
         takeover: bool = False,
         orphan: Holder | None = None,
+        through: Callable[[list[str], list[str | int]], Any] | None = None,
     ) -> Acquired:
         """Take the queue lock for a message, or keep the one it has.
 
@@ -77,22 +78,25 @@ class RedisStore(Prefixed):
             state: The state of the holder (``"w"``, ``"v"`` or ``"f"``); ``""`` keeps the one it has.
             takeover: Whether the place of a waiting holder may be taken.
             orphan: A holder whose message is gone: dropped first, if it stands there unchanged.
+            through: Called with the keys and the arguments in the place of the script, to call :meth:`send` instead.
         """
-        status, *rest = self._call(
-            "acquire",
-            [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")],
-            [
-                request.message_id,
-                token,
-                request.limit,
-                hold_ms,
-                state,
-                *request.labels(),
-                int(takeover),
-                self._memory_ms,
-                *_compared(orphan),
-            ],
-        )
+        keys = [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")]
+        args: list[str | int] = [
+            request.message_id,
+            token,
+            request.limit,
+            hold_ms,
+            state,
+            *request.labels(),
+            int(takeover),
+            self._memory_ms,
+            *_compared(orphan),
+        ]
+        if through is None:
+            status, *rest = self._call("acquire", keys, args)
+        else:
+            with self.translated("send"):
+                status, *rest = as_text(through(keys, args))
         match status:
             case "taken":
                 return Taken()
@@ -106,6 +110,28 @@ class RedisStore(Prefixed):
                 return Contested(*rest)
             case _:
                 return _held(rest)
+
+    def prepare_send(self, script: str) -> None:
+        """Be ready for :meth:`send`.
+
+        Arguments:
+            script: The one by which the broker stores a message.
+        """
+        self._scripts["send"] = self.client.register_script(source_with(script))
+
+    def send(self, keys: list[str], args: list[Any]) -> Any:
+        """Take a queue lock as :meth:`acquire` does, and store the message where it has it.
+
+        Arguments:
+            keys: The keys of :meth:`acquire`, the hash in which the message is once it is stored, and the keys of the
+                broker's script.
+            args: The arguments of :meth:`acquire`, the field of the message in that hash, and the arguments of the
+                broker's script.
+
+        Returns:
+            What Redis answers, for :meth:`acquire` to read.
+        """
+        return self._scripts["send"](keys=keys, args=args)
 
     def begin(
         self,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 from dramatiq_unique.guard import Attempt
@@ -40,5 +40,5 @@ class Clock:
         ):
             yield
 
-    def _attempt(self, *, passive: bool = False) -> Attempt:
-        return partial(Attempt, since_s=self.seconds())(passive=passive)
+    def _attempt(self, **given: Any) -> Attempt:
+        return Attempt(since_s=self.seconds(), **given)

@@ -77,5 +77,6 @@ def _holders(fields: Mapping[str, str]) -> dict[str, Record]:
     for name, value in fields.items():
         if name.startswith("o:"):
             since, touched, deadline, state, token = value.split(" ", 4)
-            holders[name[2:]] = Record(int(since), int(touched), int(deadline), state, token)
+            since_ms = int(since)
+            holders[name[2:]] = Record(since_ms, since_ms + int(touched), since_ms + int(deadline), state, token)
     return holders

@@ -179,7 +179,8 @@ def _times_of(rig: Rig, key: str) -> dict[str, int]:
     fields: dict[bytes, Any] = rig.redis.hgetall(key)
     [raw] = [value for field, value in fields.items() if field.startswith(b"o:")]
     since, touched, deadline, _state, _token = raw.decode().split(" ", 4)
-    return {"since": int(since), "touched": int(touched), "deadline": int(deadline)}
+    since_ms = int(since)
+    return {"since": since_ms, "touched": since_ms + int(touched), "deadline": since_ms + int(deadline)}
 
 
 def _deadline_is_ahead_by(rig: Rig) -> int:

@@ -150,4 +150,5 @@ def _record(rig: Rig, kind: str = "queue") -> dict[str, int]:
     [key] = rig.lock_keys(kind)
     [raw] = [value for field, value in rig.redis.hgetall(key).items() if field.startswith(b"o:")]
     since, touched, deadline, _state, _token = raw.decode().split()
-    return {"since": int(since), "touched": int(touched), "deadline": int(deadline)}
+    since_ms = int(since)
+    return {"since": since_ms, "touched": since_ms + int(touched), "deadline": since_ms + int(deadline)}

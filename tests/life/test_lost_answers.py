@@ -11,7 +11,7 @@ import pytest
 from dramatiq import Message
 from dramatiq.middleware import CurrentMessage
 
-from dramatiq_unique import LockStoreUnavailable, backlog, outcome
+from dramatiq_unique import LockStoreUnavailable, UniqueMiddleware, backlog, outcome
 from dramatiq_unique.backlog import Pending
 from tests.rig import Gate, Rig, eventually
 
@@ -25,6 +25,7 @@ class Wire:
 
     def __init__(self, rig: Rig) -> None:
         self._scripts = rig.store._scripts
+        self.acquire = "send" if rig.unique.locks.one_step else "acquire"
         self._whole = dict(self._scripts)
 
     def away(self, operation: str) -> None:
@@ -68,6 +69,10 @@ def wire(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
     yield made
     made.works()
     _all_is_made_good(rig)
+
+
+in_two_steps = pytest.mark.parametrize("backend", ["stub-last", "own-redis-last"])
+in_one_step = pytest.mark.parametrize("backend", ["redis-last", "redis-first"])
 
 
 def _all_is_made_good(rig: Rig) -> None:
@@ -139,11 +144,12 @@ def test_a_lock_that_is_let_go_late_is_not_that_of_the_dead_letter_sent_again(ri
     assert rig.lock_keys() == []
 
 
+@in_two_steps
 def test_a_lock_that_nobody_heard_of_is_given_back(rig: Rig, wire: Wire) -> None:
     """Each time, however long the call took: the enqueue is known by its token, not by a clock."""
     actor = rig.actor(lambda key: None, actor_name="work", lock="until_executed")
     for key in range(10):
-        wire.deaf("acquire")
+        wire.deaf(wire.acquire)
         with pytest.raises(LockStoreUnavailable):
             actor.send(key)
         wire.works()
@@ -195,7 +201,7 @@ def test_a_replacement_whose_answer_was_lost_knows_whom_it_replaced(rig: Rig, wi
     ran: list[int] = []
     actor = rig.actor(ran.append, actor_name="work", lock="until_executing", on_conflict="replace", lock_args=[])
     first = actor.send(1)
-    wire.stutters("acquire")
+    wire.stutters(wire.acquire)
     second = actor.send(2)
     wire.works()
 
@@ -208,12 +214,13 @@ def test_a_replacement_whose_answer_was_lost_knows_whom_it_replaced(rig: Rig, wi
     assert rig.lock_keys() == []
 
 
+@in_two_steps
 def test_a_replacement_that_nobody_heard_of_gives_the_place_back(rig: Rig, wire: Wire) -> None:
     """Its sender has the error; the message that waited counts as before, and runs."""
     ran: list[int] = []
     actor = rig.actor(ran.append, actor_name="work", lock="until_executing", on_conflict="replace", lock_args=[])
     first = actor.send(1)
-    wire.deaf("acquire")
+    wire.deaf(wire.acquire)
     with pytest.raises(LockStoreUnavailable):
         actor.send(2)
     wire.works()
@@ -223,6 +230,50 @@ def test_a_replacement_that_nobody_heard_of_gives_the_place_back(rig: Rig, wire:
     assert rig.lock_keys("superseded") == []
     rig.drain()
     assert ran == [1]
+
+
+@in_one_step
+@pytest.mark.parametrize("on_conflict", ["log", "replace"])
+def test_a_send_in_one_step_that_nobody_heard_of_is_a_message_with_its_lock(
+    rig: Rig, wire: Wire, on_conflict: str
+) -> None:
+    """Its sender has an error, and may send again; lock and message are both there, and the job runs once."""
+    ran: list[int] = []
+    actor = rig.actor(ran.append, actor_name="work", lock="until_executed", on_conflict=on_conflict, lock_args=[])
+    if on_conflict == "replace":
+        actor.send(0)
+    wire.deaf("send")
+    with pytest.raises(LockStoreUnavailable):
+        actor.send(1)
+    wire.works()
+    _all_is_made_good(rig)
+
+    if on_conflict == "log":
+        assert len(rig.holders()) == 1
+        assert outcome(actor.send(2)).action == "discarded"
+    rig.drain()
+    assert ran[-1:] == [1]
+    assert rig.lock_keys("queue") == []
+
+
+@in_one_step
+def test_a_send_in_one_step_that_goes_on_without_an_answer_is_stored_once(rig: Rig, wire: Wire) -> None:
+    """Twice in its queue, under one id, it would be fetched a second time without a body."""
+    rig.use(UniqueMiddleware(rig.client, on_store_error="ignore"))
+    unlocked = Wire(rig)
+    ran: list[int] = []
+    actor = rig.actor(ran.append, actor_name="work", lock="until_executed")
+    unlocked.deaf(unlocked.acquire)
+    actor.send(1)
+    unlocked.away(unlocked.acquire)
+    actor.send(2)
+    unlocked.works()
+
+    assert rig.redis.llen(f"dramatiq:{rig.queue}") == 2
+    rig.drain()
+    assert sorted(ran) == [1, 2]
+    assert rig.lock_keys() == []
+    assert wire is not None
 
 
 def test_a_delivery_whose_start_was_answered_late_runs_once(rig: Rig, wire: Wire) -> None:

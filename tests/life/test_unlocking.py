@@ -141,7 +141,7 @@ def test_a_worker_that_waits_takes_over_when_the_holder_dies(rig: Rig) -> None:
     actor.send(2)
     eventually(lambda: _listeners(rig) == 1)
     # As if its process had died: another token, which nobody renews, and a deadline that is near.
-    record[2], record[4] = str(int(time.time() * 1000) + 300), "dead"
+    record[2], record[4] = str(int(time.time() * 1000) + 300 - int(record[0])), "dead"
     rig.redis.hset(key, f"o:{first.message_id}", " ".join(record))
     gate.wait_for_arrival()
     assert runs.started == [1, 2]

@@ -17,7 +17,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import Middleware
 
-from dramatiq_unique import UniqueMiddleware, enqueueing
+from dramatiq_unique import UniqueMiddleware, asking
 from tests.rig import PREFIX
 
 
@@ -64,8 +64,8 @@ class ComesNoFurther(Middleware):
         for key in self._seen.scan_iter(f"{PREFIX}:*:queue"):
             record = self._seen.hget(key, f"o:{message.message_id}")
             if record is not None:
-                deadline_ms = record.split()[2].decode()
-                self._seen.hset("locked", message.actor_name, f"{message.message_id} {deadline_ms}")
+                since_ms, _, deadline_ms = map(int, record.split()[:3])
+                self._seen.hset("locked", message.actor_name, f"{message.message_id} {since_ms + deadline_ms}")
         threading.Event().wait()
 
 
@@ -85,5 +85,5 @@ def _produce(kind: str, url: str, queue: str) -> None:
 
 if __name__ == "__main__":
     if "TEST_UNSTORED_MS" in os.environ:
-        enqueueing.UNSTORED_MS = int(os.environ["TEST_UNSTORED_MS"])
+        asking.UNSTORED_MS = int(os.environ["TEST_UNSTORED_MS"])
     _produce(os.environ["TEST_BROKER"], os.environ["TEST_REDIS_URL"], os.environ["TEST_QUEUE"])

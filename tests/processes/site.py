@@ -124,7 +124,8 @@ class Site:
             raw = self.redis.hget(key, f"o:{message.message_id}")
             if raw is not None:
                 since, _touched, deadline, state, token = raw.decode().split(" ")
-                return {"since_ms": int(since), "deadline_ms": int(deadline), "state": state, "token": token}
+                since_ms = int(since)
+                return {"since_ms": since_ms, "deadline_ms": since_ms + int(deadline), "state": state, "token": token}
         return None
 
     def lock_keys(self) -> list[bytes]:

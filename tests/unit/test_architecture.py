@@ -273,7 +273,10 @@ def split(path: Path) -> tuple[str, str]:
     """Split a script into its contract and its code."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     end = next(number for number, line in enumerate(lines) if not line.startswith("--"))
-    return "".join(lines[:end]), "".join(lines[end:])
+    inside = {f"--[[{other.stem}]]": other for other in SCRIPTS if other is not path}
+    return "".join(lines[:end]), "".join(
+        split(inside[line.strip()])[1] if line.strip() in inside else line for line in lines[end:]
+    )
 
 
 def numbered(told: str) -> list[int]:

@@ -77,7 +77,7 @@ class TestLook:
         wait_for(store, "y")
         client: Any = store.client
         since, touched, _, state, token = _raw(client, store.key(DIGEST, Kind.QUEUE), "o:x").split(" ")
-        client.hset(store.key(DIGEST, Kind.QUEUE), "o:x", f"{since} {touched} {touched} {state} {token}")
+        client.hset(store.key(DIGEST, Kind.QUEUE), "o:x", f"{since} {touched} 0 {state} {token}")
         assert ids(lookups.look(DIGEST)) == (["y"], [])
 
     @pytest.mark.parametrize("kind", list(Kind))
@@ -255,7 +255,7 @@ class TestRelease:
         client: Any = store.client
         key = store.key(DIGEST, Kind.QUEUE)
         since, touched, _, state, token = _raw(client, key, "o:x").split(" ")
-        client.hset(key, "o:x", f"{since} {touched} {touched} {state} {token}")
+        client.hset(key, "o:x", f"{since} {touched} 0 {state} {token}")
         assert lookups.release(DIGEST, Kind.QUEUE, "x", **seen) is None
 
     def test_whoever_waits_for_a_run_lock_is_woken(self, store: RedisStore, lookups: Lookups) -> None:

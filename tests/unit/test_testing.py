@@ -266,7 +266,7 @@ class TestAssertNotLocked:
         key = f"dramatiq-unique:{{{digest}}}:queue"
         [field] = [field for field in memory.hkeys(key) if field.startswith(b"o:")]
         since, touched, _, rest = memory.hget(key, field).split(b" ", 3)
-        memory.hset(key, field, b" ".join([since, touched, since, rest]))
+        memory.hset(key, field, b" ".join([since, touched, b"0", rest]))
 
         assert_not_locked(export, "acme")
 

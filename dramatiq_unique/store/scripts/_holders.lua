@@ -1,7 +1,7 @@
 -- The holders of a lock: what every script here begins with.
 --
 -- A lock is a hash that expires with its longest holder. Each holder has in it, by its message_id:
---   o:<id>  "<since_ms> <touched_ms> <deadline_ms> <state> <token>"
+--   o:<id>  "<since> <touched> <deadline> <state> <token>", the second and third counted from the first, for fewer bytes
 --   p:<id>  where its message is: "<id at the broker> <queue>", only the queue in a run lock
 --   q:<id>  where it was before, for as long as it may be there yet
 --   i:<id>  who it is: "<host>:<pid> <actor>"
@@ -19,7 +19,8 @@ end
 
 local function parse(raw)
   local since, touched, deadline, state, token = string.match(raw, '^(%d+) (%d+) (%d+) (%a) (.*)$')
-  return {since = tonumber(since), touched = tonumber(touched), deadline = tonumber(deadline), state = state, token = token}
+  if not since then return {} end -- Somebody else's.
+  return {since = tonumber(since), touched = since + touched, deadline = since + deadline, state = state, token = token}
 end
 
 -- The record of a holder whose deadline has not passed, else nil.
@@ -35,7 +36,8 @@ local function put(key, id, now, record)
   local left = math.max(record.deadline - now, redis.call('PTTL', key))
   local lasts = redis.call('PEXPIRE', key, left)
   redis.call('HSET', key, 'o:' .. id,
-    string.format('%.0f %.0f %.0f %s %s', record.since, now, record.deadline, record.state, record.token))
+    string.format('%.0f %.0f %.0f %s %s', record.since, math.max(now - record.since, 0),
+      math.max(record.deadline - record.since, 0), record.state, record.token))
   if lasts == 0 then redis.call('PEXPIRE', key, left) end
 end
 
