@@ -13,6 +13,7 @@ include_patterns = ["*.md", "docs/**.md", "examples/*.md"]
 exclude_patterns = [".*", "build", "dist"]  # not even looked into
 myst_heading_anchors = 4  # as GitHub makes them
 
+autodoc_member_order = "bysource"
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|dramatiq|redis)\..*"),  # what others document: the build needs no network
