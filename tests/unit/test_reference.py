@@ -5,7 +5,6 @@ import importlib
 import logging
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ import dramatiq_unique
 from dramatiq_unique import errors
 from dramatiq_unique.events import LEVELS, Event
 from tests.unit.test_cases import ROOT, table
+from tests.unit.test_events import CATALOGUE
 
 
 DOCS = ROOT / "docs"
@@ -20,10 +20,9 @@ EVENTS, ERRORS, API = (DOCS / "reference" / f"{name}.md" for name in ("events", 
 ERROR_CLASSES = {
     name for name, kind in vars(errors).items() if isinstance(kind, type) and kind.__module__ == errors.__name__
 }
-KINDS: dict[str, type[Any]] = {kind.name: kind for kind in Event.__subclasses__()}
 EVENT_ROWS = {row[0].strip("`"): row for row in table(EVENTS, "event | what happened")}
 FIELD_ROWS = {name: row[1] for row in table(EVENTS, "field", nth=2, of=2) for name in re.findall(r"`(\w+)`", row[0])}
-FIELDS = {name: [field.name for field in dataclasses.fields(kind)] for name, kind in KINDS.items()}
+FIELDS = {name: [field.name for field in dataclasses.fields(kind)] for name, kind in CATALOGUE.items()}
 OF_ALL = [field.name for field in dataclasses.fields(Event)]
 
 
@@ -54,9 +53,9 @@ class TestEvents:
 
     def test_have_each(self) -> None:
         """In a row of its own."""
-        assert EVENT_ROWS.keys() == KINDS.keys()
+        assert EVENT_ROWS.keys() == CATALOGUE.keys()
 
-    @pytest.mark.parametrize("name", sorted(KINDS))
+    @pytest.mark.parametrize("name", sorted(CATALOGUE))
     def test_have_its_fields(self, name: str) -> None:
         """In the order of the class."""
         told = EVENT_ROWS[name][2]
@@ -64,7 +63,7 @@ class TestEvents:
 
         assert re.findall(r"`(\w+)`", EVENT_ROWS[same[1]][2] if same else told) == FIELDS[name][len(OF_ALL) :]
 
-    @pytest.mark.parametrize("name", sorted(KINDS))
+    @pytest.mark.parametrize("name", sorted(CATALOGUE))
     def test_have_its_level(self, name: str) -> None:
         """The one of the catalogue comes first; exceptions after it."""
         assert EVENT_ROWS[name][3].startswith(logging.getLevelName(LEVELS[name]))
@@ -88,14 +87,14 @@ class TestEvents:
             name for row in table(EVENTS, "event | what an operator does") for name in re.findall(r"`(\w+)`", row[0])
         ]
 
-        assert sorted(told) == sorted(KINDS)
+        assert sorted(told) == sorted(CATALOGUE)
 
     def test_give_every_end_of_a_message_its_event(self) -> None:
         """One, or it says why there is none."""
         for how, told in table(EVENTS, "how a message ends"):
             event = re.match(r"`(\w+)`|none: ", told)
             assert event, how
-            assert event[1] in (*KINDS, None)
+            assert event[1] in (*CATALOGUE, None)
 
     def test_have_each_line_that_has_no_event(self) -> None:
         """Whatever the code complains of is in the table, and nothing else."""
