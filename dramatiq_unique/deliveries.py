@@ -9,14 +9,14 @@ an enqueue: is the caller a program that an exception can reach, or Dramatiq its
 from __future__ import annotations
 
 import enum
-import secrets
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dramatiq_unique.claim import Claim
-from dramatiq_unique.store import Lease
+from dramatiq_unique.store import Lease, new_token
 
 
 __all__ = ["Deliveries", "Delivery"]
@@ -34,19 +34,19 @@ class Delivery:
         settled: Whether its locks were settled at the start.
         run_held: Whether it has its run lock.
         queue_held: Whether its message has a queue lock that this delivery has to let go.
-        requeued: Whether its message was enqueued again meanwhile.
+        requeued: How often its message was enqueued again meanwhile.
         in_body: Whether the actor is running.
         waited_ms: How long it has waited for its run lock, in milliseconds.
     """
 
     message_id: str
     claim: Claim | None = None
-    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    token: str = field(default_factory=new_token)
     leases: list[Lease] = field(default_factory=list)
     settled: bool = False
     run_held: bool = False
     queue_held: bool = False
-    requeued: bool = False
+    requeued: int = 0
     in_body: bool = False
     waited_ms: int = 0
 
@@ -64,7 +64,7 @@ class _Thread(threading.local):
     superseded_id: str | None = None
 
     def __init__(self) -> None:
-        self.requeued: set[str] = set()
+        self.requeued: Counter[str] = Counter()
 
 
 class Deliveries:
@@ -120,7 +120,7 @@ class Deliveries:
         if self._thread.delivery is not None:
             self._thread.delivery.in_body = False
 
-    def note_requeued(self, message_id: str, *, requeued: bool = True) -> None:
+    def note_requeued(self, message_id: str) -> None:
         """Note that a message is about to be enqueued again, so that the ack of its delivery is not its end.
 
         It is noted before the message is stored: afterwards there may be a delivery of it that comes of this very
@@ -128,17 +128,23 @@ class Deliveries:
 
         Arguments:
             message_id: The message.
-            requeued: False takes it back, where it was not stored.
         """
+        self._count_requeued(message_id, 1)
+
+    def note_not_requeued(self, message_id: str) -> None:
+        """Take one such note back: the message was not stored."""
+        self._count_requeued(message_id, -1)
+
+    def _count_requeued(self, message_id: str, by: int) -> None:
         here = self.here(message_id)
         if here is not None:
-            here.requeued = requeued
+            here.requeued = max(here.requeued + by, 0)
             return
         if self._thread.caller is Caller.DRAMATIQ:
-            (self._thread.requeued.add if requeued else self._thread.requeued.discard)(message_id)
+            self._thread.requeued[message_id] += by
         with self._lock:
             for delivery in self._open.get(message_id, ()):
-                delivery.requeued = requeued
+                delivery.requeued = max(delivery.requeued + by, 0)
 
     def note_superseded(self, message_id: str) -> None:
         """Note that a message was found superseded on this thread, and is about to be acknowledged."""
@@ -154,7 +160,7 @@ class Deliveries:
     def was_requeued(self, message_id: str) -> bool:
         """Tell whether a message that is about to be acknowledged on this thread was enqueued again."""
         here = self.here(message_id)
-        return message_id in self._thread.requeued or (here is not None and here.requeued)
+        return self._thread.requeued[message_id] > 0 or (here is not None and bool(here.requeued))
 
     def close(self, message_id: str) -> None:
         """End the delivery of a message on this thread."""

@@ -18,7 +18,6 @@ from dramatiq_unique.lock_types import Until
 from dramatiq_unique.parts import Parts
 from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Kind, Replaced, Superseded, Taken
 from dramatiq_unique.strategies import Action
-from dramatiq_unique.ticket import Ticket
 
 
 __all__ = ["Enqueueing"]
@@ -51,12 +50,10 @@ class Enqueueing:
             InvalidLockOptions: Its options are wrong, or do not fit its arguments.
             LockStoreUnavailable: The store cannot be reached.
         """
-        if attempt.passive:
-            self._parts.deliveries.note_requeued(message.message_id)
-            return
         attempt.delay_ms = delay_ms or 0
         try:
-            self._enqueue(message, delay_ms, attempt)
+            if not attempt.passive:
+                self._enqueue(message, attempt)
         except NotEnqueued:
             attempt.refused = True
             raise
@@ -74,9 +71,11 @@ class Enqueueing:
             else:
                 what = f"could not lock message {message.message_id} of {message.actor_name!r}"
                 raise as_ours(exc, what) from exc
-        self._parts.deliveries.note_requeued(message.message_id)
+        if not attempt.noted:
+            self._parts.deliveries.note_requeued(message.message_id)
+            attempt.noted = True
 
-    def _enqueue(self, message: Message[Any], delay_ms: float | None, attempt: Attempt) -> None:
+    def _enqueue(self, message: Message[Any], attempt: Attempt) -> None:
         claim = self._parts.claims.of(message, sent=not self._parts.deliveries.sent_by_dramatiq)
         carry_durations(message)
         if claim is None:
@@ -84,63 +83,64 @@ class Enqueueing:
         if not _asks_at_enqueue(claim):
             stamp(message, claim.ticket)
             return
-        self._parts.holding.sent_again(message.message_id)
-        attempt.asks(claim)
+        attempt.claim, attempt.answered = claim, False
         try:
-            answer = self._ask(claim, message, delay_ms)
+            answer = self._ask(claim, message, attempt)
         except LockStoreUnavailable as exc:
-            self._enqueue_without_store(claim, message, exc)
+            self._enqueue_without_store(claim, message, attempt, exc)
             return
-        except (NotEnqueued, DuplicateMessage):
-            attempt.answered()
-            raise
         self._settle(answer, claim, message, attempt)
 
     def _settle(self, answer: Acquired, claim: Claim, message: Message[Any], attempt: Attempt) -> None:
         """Give a message its ticket, as the store has answered."""
-        hold_ms = claim.hold_ms(attempt.delay_ms)
+        ticket = claim.ticket.taken(attempt.token)
         match answer:
             case Superseded(by_id):
                 self._parts.deliveries.note_superseded(message.message_id)
                 raise self._parts.conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
-                self._give(claim.ticket.taken(), message, attempt, taken=True)
-                self._parts.holding.tell_locked(claim, Kind.QUEUE, hold_ms)
+                stamp(message, ticket)
+                self._took(claim, attempt)
             case Replaced(holder):
-                ticket = claim.ticket.taken().with_outcome("replaced", holder_id=holder.message_id)
-                self._give(ticket, message, attempt, taken=True, replaced=holder)
-                self._parts.holding.tell_locked(claim, Kind.QUEUE, hold_ms)
-                self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=holder.message_id))
+                stamp(message, ticket.with_outcome("replaced", holder_id=holder.message_id))
+                self._took(claim, attempt, holder)
             case Kept(held_ms):
-                # The driver tries again where an answer is lost, and then finds what it took itself.
-                taken = not claim.again and held_ms <= attempt.age_ms
-                self._give(claim.ticket.taken(), message, attempt, taken=taken)
-                if not claim.again:  # Or who took it died before the message was stored.
+                stamp(message, ticket)
+                attempt.holds = True
+                if not claim.again:  # Who took it died before the message was stored, or could not store it.
                     attempt.keeps_from_s = time.monotonic() - held_ms / 1000
             case Held() | Contested():
-                self._give(claim.ticket, message, attempt)
+                stamp(message, claim.ticket)
 
-    def _ask(self, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
+    def _took(self, claim: Claim, attempt: Attempt, replaced: Holder | None = None) -> None:
+        """Note that the lock was taken, and tell it once: a broker's reconnect loop comes here again."""
+        if not attempt.holds:
+            self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(attempt.delay_ms))
+            if replaced is not None:
+                self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=replaced.message_id))
+        attempt.holds, attempt.keeps_from_s, attempt.replaced = True, attempt.since_s, replaced
+
+    def _ask(self, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
         """Ask for the queue lock, and settle what is found; ``Held`` goes on without it."""
         delivery = self._parts.deliveries.here(message.message_id)
         if delivery is not None:
             # Noted before the store is asked: an Interrupt may land in between, and then the ack has to let go.
             delivery.queue_held = claim.lets_queue_lock_go
-        answer = self._acquire(claim, message, delay_ms)
+        answer = self._acquire(claim, message, attempt)
         if isinstance(answer, Held) and self._parts.orphans.found(claim, answer):
-            answer = self._take_over(answer, claim, message, delay_ms)
-        return self._meet(answer, claim, message, delay_ms) if isinstance(answer, Held) else answer
+            answer = self._take_over(answer, claim, message, attempt)
+        return self._meet(answer, claim, message, attempt) if isinstance(answer, Held) else answer
 
     def _acquire(
         self,
         claim: Claim,
         message: Message[Any],
-        delay_ms: float | None,
+        attempt: Attempt,
         *,
         takeover: bool | None = None,
         orphan: Holder | None = None,
     ) -> Acquired:
-        hold_ms = claim.hold_ms(delay_ms or 0)
+        hold_ms = claim.hold_ms(attempt.delay_ms)
         if not claim.again and not self._parts.adapter.can_say:
             # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
             hold_ms = min(hold_ms, UNSTORED_MS)
@@ -151,22 +151,26 @@ class Enqueueing:
             state = "" if runs else "w" if claim.again or self._parts.adapter.can_say else "n"
         if takeover is None:
             takeover = self._parts.conflicts.replaces_at_once(claim) and not claim.again
-        return self._parts.store.acquire(
+        attempt.answered = False
+        answer = self._parts.store.acquire(
             claim.request(message, self._parts.adapter.broker_id(message)),
+            token=attempt.token,
             hold_ms=hold_ms,
             state=state,
             takeover=takeover,
             orphan=orphan,
         )
+        attempt.answered = True
+        return answer
 
-    def _take_over(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
+    def _take_over(self, held: Held, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
         """Take the lock over from a holder whose message is gone, unless somebody was faster."""
-        answer = self._acquire(claim, message, delay_ms, orphan=held.holder)
+        answer = self._acquire(claim, message, attempt, orphan=held.holder)
         if isinstance(answer, Taken):
             self._parts.orphans.reclaimed(claim, held)
         return answer
 
-    def _meet(self, held: Held, claim: Claim, message: Message[Any], delay_ms: float | None) -> Acquired:
+    def _meet(self, held: Held, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
         """Settle a full lock; what comes back is how the message goes on all the same."""
         if claim.again and not self._may_be_merged(claim, held):
             return held  # Its own lock had lapsed, or was never taken; the start decides.
@@ -174,7 +178,7 @@ class Enqueueing:
         if claim.again and action in (Action.DISCARD, Action.REPLACE):
             raise self._parts.conflicts.merged(claim, message, held.holder)
         if action is Action.REPLACE:
-            answer = self._acquire(claim, message, delay_ms, takeover=True)
+            answer = self._acquire(claim, message, attempt, takeover=True)
             if not isinstance(answer, Held):
                 return answer
             held = answer
@@ -187,23 +191,9 @@ class Enqueueing:
             return False
         return self._parts.orphans.is_stored(held.holder)
 
-    @staticmethod
-    def _give(
-        ticket: Ticket,
-        message: Message[Any],
-        attempt: Attempt,
-        *,
-        taken: bool = False,
-        replaced: Holder | None = None,
+    def _enqueue_without_store(
+        self, claim: Claim, message: Message[Any], attempt: Attempt, error: LockStoreUnavailable
     ) -> None:
-        """Give a message its ticket, and note what has to be given back if it is not stored."""
-        stamp(message, ticket)
-        attempt.answered(taken=taken)
-        if taken:
-            attempt.keeps_from_s = attempt.since_s
-        attempt.replaced = attempt.replaced or replaced
-
-    def _enqueue_without_store(self, claim: Claim, message: Message[Any], error: LockStoreUnavailable) -> None:
         """Go on without a lock where the caller wants that, or where raising would lose the message."""
         goes_on = self._parts.without_store or self._parts.deliveries.sent_by_dramatiq
         self._parts.journal.tell(
@@ -216,19 +206,31 @@ class Enqueueing:
         )
         if not goes_on:
             raise error
-        stamp(message, claim.ticket)
+        stamp(message, claim.ticket.maybe_taken(attempt.token))
 
     def stored(self, message: Message[Any], attempt: Attempt) -> None:
-        """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced."""
-        since_s = attempt.keeps_from_s
-        if attempt.claim is not None and since_s is not None and not self._parts.adapter.can_say:
-            self._parts.holding.keep_in_full(attempt.claim, since_s + attempt.claim.hold_ms(attempt.delay_ms) / 1000)
-        if attempt.claim is not None and attempt.replaced is not None:
-            self._settle_replaced(attempt.claim, attempt.replaced)
+        """Keep the lock of a message in full, now that it is in the broker, and withdraw the one that it replaced.
+
+        Never raises: the message will run, and its sender would send it again.
+        """
+        claim, since_s = attempt.claim, attempt.keeps_from_s
+        if claim is None:
+            return
+        try:
+            if since_s is not None and not self._parts.adapter.can_say:
+                self._parts.holding.keep_in_full(claim, since_s + claim.hold_ms(attempt.delay_ms) / 1000)
+            if attempt.replaced is not None:
+                self._settle_replaced(claim, attempt.replaced)
+        except Exception as exc:  # noqa: BLE001 - whatever a broker's adapter raises
+            self._parts.journal.complain("not_settled", exc, **claim.ids())
 
     def _settle_replaced(self, claim: Claim, old: Holder) -> None:
         """Take the message that was replaced out of the broker, or have a worker skip it when it comes up."""
-        withdrawn = self._parts.adapter.withdraw(old.queue_name, old.broker_id)
+        try:
+            withdrawn = self._parts.adapter.withdraw(old.queue_name, old.broker_id)
+        except Exception as exc:  # noqa: BLE001 - whatever a broker, or the body of another's message, raises
+            self._parts.journal.complain("not_withdrawn", exc, **claim.ids(), replaced_id=old.message_id)
+            withdrawn = None
         if withdrawn is None:
             self._parts.holding.confirm(claim, old.message_id)
             return
@@ -239,11 +241,10 @@ class Enqueueing:
 
     def give_back(self, message: Message[Any] | MessageProxy, attempt: Attempt) -> None:
         """Give back the lock of a message that was not stored."""
-        self._parts.deliveries.note_requeued(message.message_id, requeued=False)
-        if attempt.claim is not None and attempt.taken:
-            self._parts.holding.give_back(attempt.claim, attempt.replaced)
-        elif attempt.claim is not None and attempt.unanswered and not attempt.claim.again:
-            self._parts.holding.give_back_if_taken(attempt.claim, attempt.since_s)
+        if attempt.noted:
+            self._parts.deliveries.note_not_requeued(message.message_id)
+        if attempt.claim is not None and (attempt.holds or not attempt.answered):
+            self._parts.holding.give_back(attempt.claim, attempt.token, attempt.replaced, answered=attempt.answered)
 
 
 def _asks_at_enqueue(claim: Claim) -> bool:

@@ -20,7 +20,7 @@ from dramatiq import Broker, Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique.claim import Claim
-from dramatiq_unique.store import Holder
+from dramatiq_unique.store import Holder, new_token
 
 
 __all__ = ["Attempt", "Guard", "NotEnqueued"]
@@ -47,9 +47,11 @@ class Attempt:
     Arguments:
         passive: Whether the message goes in without asking for a lock.
         refused: Whether the message is not to be stored; where Dramatiq has ``SkipEnqueue``, nothing else tells.
-        claim: What it asked for.
-        unanswered: Whether the store was asked and has not answered, so that it may have given the lock.
-        taken: Whether a lock was newly taken for it.
+        noted: Whether the message was noted as enqueued again.
+        claim: What it asked the store for, if it did.
+        token: What it is known by in the lock; a broker's reconnect loop asks again with the same one.
+        answered: Whether the store has answered; if not, it may have given the lock.
+        holds: Whether it gave the lock, or the message had it.
         keeps_from_s: When the lock was taken that is to be kept in full once the message is stored, by
             :func:`time.monotonic`; ``None``: it needs no keeping.
         replaced: Whose place was taken with it.
@@ -59,27 +61,15 @@ class Attempt:
 
     passive: bool = False
     refused: bool = False
+    noted: bool = False
     claim: Claim | None = None
-    unanswered: bool = False
-    taken: bool = False
+    token: str = field(default_factory=new_token)
+    answered: bool = False
+    holds: bool = False
     keeps_from_s: float | None = None
     replaced: Holder | None = None
     delay_ms: float = 0
     since_s: float = field(default_factory=time.monotonic)
-
-    def asks(self, claim: Claim) -> None:
-        """Note that the store is about to be asked."""
-        self.claim, self.unanswered = claim, True
-
-    def answered(self, *, taken: bool = False) -> None:
-        """Note that it has answered, and whether it gave the lock."""
-        # A broker's reconnect loop comes here again in one attempt, and then keeps what it took before.
-        self.taken, self.unanswered = self.taken or taken, False
-
-    @property
-    def age_ms(self) -> int:
-        """How long ago it began, in milliseconds, rounded up."""
-        return int((time.monotonic() - self.since_s) * 1000) + 1
 
 
 class Attempts(Protocol):
@@ -140,7 +130,14 @@ class Guard:
         Returns:
             The message as stored, or as refused.
         """
-        with self._under_way(Attempt()) as attempt:
+        return self._attempt(message, delay, Attempt())
+
+    def enqueue_passively(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Enqueue a message without asking for a lock."""
+        return self._attempt(message, delay, Attempt(passive=True))
+
+    def _attempt(self, message: Message[Any] | MessageProxy, delay: int | None, attempt: Attempt) -> Message[Any]:
+        with self._under_way(attempt):
             try:
                 stored = self._enqueue(message.copy(), delay=delay)
             except NotEnqueued as refusal:
@@ -152,15 +149,10 @@ class Guard:
             self._attempts.stored(stored, attempt)
         return stored
 
-    def enqueue_passively(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
-        """Enqueue a message without asking for a lock."""
-        with self._under_way(Attempt(passive=True)):
-            return self._enqueue(message.copy(), delay=delay)
-
     @contextmanager
-    def _under_way(self, attempt: Attempt) -> Iterator[Attempt]:
+    def _under_way(self, attempt: Attempt) -> Iterator[None]:
         self._stack.attempts.append(attempt)
         try:
-            yield attempt
+            yield
         finally:
             self._stack.attempts.pop()

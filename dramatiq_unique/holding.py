@@ -10,11 +10,12 @@ from dramatiq import Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
+from dramatiq_unique.backlog import Backlog, Pending
 from dramatiq_unique.claim import Claim
 from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.journal import Journal, where_raised
-from dramatiq_unique.keeper import Keeper, Pending
+from dramatiq_unique.keeper import Keeper
 from dramatiq_unique.lock_types import Until
 from dramatiq_unique.store import Holder, Kind, Lease, QueueOwner, RedisStore, in_queue_lock
 from dramatiq_unique.unlock_hook import call_hook
@@ -35,6 +36,7 @@ class Holding:
         self._store = store
         self._journal = journal
         self._keeper = Keeper(store.renew, self._lost, self._could_not_renew)
+        self._backlog = Backlog(lambda error: journal.complain("release_failed", error))
         self._claims: dict[Lease, Claim] = {}
         self._workers = 0
 
@@ -61,7 +63,14 @@ class Holding:
             self._keeper.hold(lease)
 
     def let_go(
-        self, claim: Claim, message: Message[Any] | MessageProxy, delivery: Delivery | None, *, queue: bool, run: bool
+        self,
+        claim: Claim,
+        message: Message[Any] | MessageProxy,
+        delivery: Delivery | None,
+        *,
+        queue: bool,
+        run: bool,
+        flushed: bool = False,
     ) -> None:
         """Let go of locks, now or in the background, and keep nothing of the delivery any longer.
 
@@ -71,19 +80,22 @@ class Holding:
             delivery: Its delivery, where it had one.
             queue: Whether to let its queue lock go.
             run: Whether to let its run lock go.
+            flushed: Whether the message is dropped from its queue, and with it any other copy that waits there.
         """
         lasts_ms = claim.hold_ms() if queue else max((lease.lease_ms for lease in _leases(delivery)), default=0)
         self._keep_no_longer(delivery)
         if not queue and not run:
             return
         token = delivery.token if delivery is not None else ""
-        owner: QueueOwner = "delivery" if delivery is not None and delivery.settled else "message"
+        settled = delivery is not None and delivery.settled
+        owner: QueueOwner = "anybody" if flushed else "delivery" if settled else "message"
 
         def release() -> None:
             finished = self._store.finish(
                 claim.ticket.digest,
                 claim.ticket.message_id,
                 token=token,
+                sent_as=claim.ticket.token,
                 queue=owner if queue else None,
                 run=run,
             )
@@ -94,36 +106,26 @@ class Holding:
             delivery.run_held = delivery.run_held and not run
             delivery.queue_held = delivery.queue_held and not queue
 
-    def give_back(self, claim: Claim, replaced: Holder | None) -> None:
-        """Give back the lock of a message that was not stored, to the holder whose place it took if there is one."""
-
-        def restore() -> None:
-            if not self._store.restore(claim.ticket.digest, claim.ticket.message_id, replaced) and replaced:
-                self._journal.complain(
-                    "replaced_message_was_skipped", None, **claim.ids(), replaced_id=replaced.message_id
-                )
-
-        self._now_or_later(claim, restore, claim.hold_ms())
-
-    def give_back_if_taken(self, claim: Claim, since_s: float) -> None:
-        """Give back, in the background, a lock that Redis may have given without our hearing of it.
+    def give_back(self, claim: Claim, token: str, replaced: Holder | None, *, answered: bool) -> None:
+        """Undo what the enqueue of a message that was not stored did to its queue lock.
 
         Arguments:
             claim: What was asked for.
-            since_s: When, by :func:`time.monotonic`.
+            token: The token of the enqueue.
+            replaced: Whose place it took, where that is known.
+            answered: Whether the store had answered; if not it is away, and is asked in the background.
         """
-        ticket = claim.ticket
+        ticket, replaced_id = claim.ticket, replaced.message_id if replaced else ""
 
         def restore() -> None:
-            within_ms = int((time.monotonic() - since_s) * 1000) + 1
-            self._store.restore(ticket.digest, ticket.message_id, None, within_ms=within_ms)
+            counts = self._store.restore(ticket.digest, ticket.message_id, token=token, replaced_id=replaced_id)
+            if not counts:
+                self._journal.complain("replaced_message_was_skipped", None, **claim.ids(), replaced_id=replaced_id)
 
-        give_up_at_s = time.monotonic() + claim.hold_ms() / 1000
-        self._keeper.later(Pending(restore, give_up_at_s, unless_sent=ticket.message_id))
-
-    def sent_again(self, message_id: str) -> None:
-        """Leave the lock of a message alone that may be given back: it is being sent again."""
-        self._keeper.cancel(message_id)
+        if answered:
+            self._now_or_later(claim, restore, claim.hold_ms())
+        else:
+            self._later(claim, restore, claim.hold_ms())
 
     def keep_in_full(self, claim: Claim, until_s: float) -> None:
         """Keep the lock of a message for its whole life, now that the message is stored.
@@ -184,12 +186,14 @@ class Holding:
         """Count a worker of this process, and be ready to keep what it will hold."""
         self._workers += 1
         self._keeper.start()
+        self._backlog.start()
 
     def worker_is_down(self) -> None:
         """Stop keeping once the last worker has shut down; what could not be let go is tried once more."""
         self._workers -= 1
         if self._workers <= 0:
             self._keeper.stop()
+            self._backlog.stop()
 
     def _now_or_later(self, claim: Claim, release: Callable[[], object], lasts_ms: int) -> None:
         try:
@@ -198,7 +202,10 @@ class Holding:
             self._journal.tell(
                 events.StoreError(**claim.facts(), operation="release", error=str(exc), consequence="later")
             )
-            self._keeper.later(Pending(release, time.monotonic() + lasts_ms / 1000))
+            self._later(claim, release, lasts_ms)
+
+    def _later(self, claim: Claim, release: Callable[[], object], lasts_ms: int) -> None:
+        self._backlog.later(Pending(claim.ticket.message_id, release, time.monotonic() + lasts_ms / 1000))
 
     def _keep_no_longer(self, delivery: Delivery | None) -> None:
         for lease in _leases(delivery):
@@ -213,8 +220,6 @@ class Holding:
             self._journal.tell(events.LeaseLost(**claim.facts(), kind=lease.kind.value))
 
     def _could_not_renew(self, leases: Sequence[Lease], error: Exception) -> None:
-        if not leases:
-            self._journal.complain("release_failed", error)
         for lease in leases:
             claim = self._claims.get(lease)
             if claim is not None:

@@ -28,6 +28,8 @@ class Ticket:
         lock: The name of its lock type.
         ttl_ms: Its ``lock_ttl`` in milliseconds, if any.
         held: Whether the message took its queue lock.
+        token: The token of the enqueue that took or kept it last; more, with a space between, where the answer to
+            the last was lost.
         waits: Whether it has yet to be let in: it was rescheduled at enqueue, and its strategy applies again when it
             comes back. Any other message that carries a ticket was accepted, and is not refused any more.
         marked: Whether the start of the message is marked in its lock, which is what lets another replace it
@@ -43,6 +45,7 @@ class Ticket:
     lock: str
     ttl_ms: int | None = None
     held: bool = False
+    token: str = ""
     waits: bool = False
     marked: bool = False
     rescheduled: int = 0
@@ -71,7 +74,7 @@ class Ticket:
     def entry(self) -> dict[str, Any]:
         """Write the ticket down for JSON, without what is at its default."""
         entry: dict[str, Any] = {"message_id": self.message_id, "digest": self.digest, "lock": self.lock}
-        for name in ("ttl_ms", "held", "waits", "marked", "rescheduled", "redelivered", "outcome"):
+        for name in ("ttl_ms", "held", "token", "waits", "marked", "rescheduled", "redelivered", "outcome"):
             value = getattr(self, name)
             if value:
                 entry[name] = value
@@ -83,7 +86,7 @@ class Ticket:
 
     def refused(self, action: str, **holder: str) -> Ticket:
         """Note that the message was not let in: sent again, it is a send like any other."""
-        return replace(self, held=False, waits=True).with_outcome(action, **holder)
+        return replace(self, held=False, token="", waits=True).with_outcome(action, **holder)
 
     def put_back(self, *, waits: bool = False, redelivered: bool = False) -> Ticket:
         """Put the message back; a redelivery is nobody's conflict, and does not count against ``reschedule_limit``.
@@ -96,11 +99,16 @@ class Ticket:
             self,
             rescheduled=self.rescheduled + (not redelivered),
             held=self.held and not waits,
+            token="" if waits else self.token,
             waits=waits,
             redelivered=redelivered,
             outcome=None,
         )
 
-    def taken(self) -> Ticket:
-        """Note that the message has its queue lock."""
-        return replace(self, held=True, waits=False)
+    def maybe_taken(self, token: str) -> Ticket:
+        """Note that the enqueue with this token may have taken its queue lock: the answer was lost."""
+        return replace(self, token=f"{self.token} {token}".strip())
+
+    def taken(self, token: str) -> Ticket:
+        """Note that the message has its queue lock, by the enqueue with this token."""
+        return replace(self, held=True, token=token, waits=False)

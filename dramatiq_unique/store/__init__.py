@@ -13,7 +13,7 @@ from dramatiq_unique.store.connection import (
     is_synchronous,
 )
 from dramatiq_unique.store.lookups import Lookups
-from dramatiq_unique.store.records import Holder, Kind, Lease, Request, in_queue_lock
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request, in_queue_lock, new_token
 from dramatiq_unique.store.redis_store import QueueOwner, RedisStore
 from dramatiq_unique.store.replies import (
     Acquired,
@@ -63,4 +63,5 @@ __all__ = [
     "is_prefix",
     "is_synchronous",
     "longest_unseen",
+    "new_token",
 ]

@@ -23,7 +23,7 @@ from dramatiq_unique.store.connection import errors_of
 from dramatiq_unique.store.records import Kind
 
 
-__all__ = ["Prefixed"]
+__all__ = ["Prefixed", "unavailable"]
 
 
 class Prefixed:
@@ -60,11 +60,16 @@ class Prefixed:
         try:
             yield
         except self._errors as exc:
-            raise LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(exc).__name__}: {exc}") from exc
+            raise unavailable(operation, exc) from exc
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
         with self.translated(operation):
             return _text(self._scripts[operation](keys=keys, args=args))
+
+
+def unavailable(operation: str, error: Exception) -> LockStoreUnavailable:
+    """Say of an error of the driver's what was asked for."""
+    return LockStoreUnavailable(f"the lock store failed at {operation!r}: {type(error).__name__}: {error}")
 
 
 @cache

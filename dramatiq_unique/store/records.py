@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import enum
 import os
+import secrets
 import socket
 from dataclasses import dataclass
 from functools import lru_cache
 
 
-__all__ = ["Holder", "Kind", "Lease", "Request", "in_queue_lock"]
+__all__ = ["Holder", "Kind", "Lease", "Request", "in_queue_lock", "new_token"]
 
 
-_IN_QUEUE_LOCK = "-"
+_DELIVERY, _TOOK, _KEPT = "-", "+", "="
+
+
+def new_token() -> str:
+    """Make what an enqueue or a delivery is known by in the locks; unique among those of one message."""
+    return secrets.token_hex(4)
 
 
 def in_queue_lock(token: str) -> str:
     """Write the token of a delivery as it stands in the queue lock of its message."""
-    return _IN_QUEUE_LOCK + token
+    return _DELIVERY + token
 
 
 class Kind(enum.Enum):
@@ -71,7 +77,7 @@ class Lease:
         digest: The digest of the lock.
         kind: Which of its two locks.
         message_id: Its holder.
-        token: The delivery's token; in a queue lock ``"-"`` before it (:func:`in_queue_lock`).
+        token: The delivery's token; in a queue lock with a sign before it (:func:`in_queue_lock`).
         lease_ms: How far ahead each renewal moves its deadline.
     """
 
@@ -94,7 +100,8 @@ class Holder:
         places: Where its message may be, as queue and broker's id: here, or where it was before.
         state: ``"w"`` its message waits, ``"n"`` it is not known to be stored yet, ``"r"`` it runs, ``"v"`` a window
             whose message waits, ``"f"`` a window whose place nobody may take.
-        token: The delivery that runs; in a queue lock ``"-"`` before it, and ``"-"`` alone while none does.
+        token: The delivery that runs. In a queue lock ``"-"`` before it; until a delivery starts, ``"+"`` and the
+            enqueue that took the lock, or ``"="`` and one whose message had it, with what stood there before.
         since_ms: When it took the lock, in milliseconds of the server's clock.
         touched_ms: When it was last seen.
         deadline_ms: Until when it has it.
@@ -118,7 +125,7 @@ class Holder:
     @property
     def in_queue_lock(self) -> bool:
         """Whether this is a message that holds its queue lock, not a delivery that runs."""
-        return self.token.startswith(_IN_QUEUE_LOCK)
+        return self.token.startswith((_DELIVERY, _TOOK, _KEPT))
 
     @property
     def vouched_for_by_its_message(self) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import redis
 from redis.client import PubSub
 
-from dramatiq_unique.store.prefixed import Prefixed
+from dramatiq_unique.errors import LockStoreUnavailable
+from dramatiq_unique.store.prefixed import Prefixed, unavailable
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request
 from dramatiq_unique.store.replies import (
     Acquired,
@@ -36,7 +37,7 @@ __all__ = ["RedisStore"]
 _OPERATIONS = ("acquire", "begin", "confirm", "finish", "renew", "restore")
 _CONFIRMATION_S = 5.0
 
-QueueOwner = Literal["message", "delivery"]
+QueueOwner = Literal["delivery", "message", "anybody"]
 
 
 class RedisStore(Prefixed):
@@ -57,12 +58,21 @@ class RedisStore(Prefixed):
         self._memory_ms = memory_ms
 
     def acquire(
-        self, request: Request, *, hold_ms: int, state: str, takeover: bool = False, orphan: Holder | None = None
+        self,
+        request: Request,
+        *,
+        token: str,
+        hold_ms: int,
+        state: str,
+        takeover: bool = False,
+        orphan: Holder | None = None,
     ) -> Acquired:
         """Take the queue lock for a message, or keep the one it has.
 
         Arguments:
             request: Which lock, for whom.
+            token: The token of this enqueue, by which it is known where the lock has to be given back, and where it
+                is asked a second time since the answer was lost: then it is answered as the first time.
             hold_ms: How long from now, in milliseconds.
             state: The state of the holder (``"w"``, ``"v"`` or ``"f"``); ``""`` keeps the one it has.
             takeover: Whether the place of a waiting holder may be taken.
@@ -73,6 +83,7 @@ class RedisStore(Prefixed):
             [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")],
             [
                 request.message_id,
+                token,
                 request.limit,
                 hold_ms,
                 state,
@@ -146,16 +157,21 @@ class RedisStore(Prefixed):
             case _:
                 return _held(rest)
 
-    def finish(self, digest: str, message_id: str, *, token: str, queue: QueueOwner | None, run: bool) -> Finished:
+    def finish(
+        self, digest: str, message_id: str, *, token: str, queue: QueueOwner | None, run: bool, sent_as: str = ""
+    ) -> Finished:
         """Let go of locks that the message owns.
 
         Arguments:
             digest: The digest of the locks.
             message_id: The owner of the queue lock.
             token: The delivery that owns the run lock.
-            queue: Who lets the queue lock go: the ``"message"``, which has ended, or the ``"delivery"``, unless another
-                delivery of the message has started since. ``None`` keeps it.
+            queue: Who lets the queue lock go: the ``"delivery"``, or the ``"message"``, which has ended, whichever
+                delivery of it had started last; neither where it was sent again since. ``"anybody"`` lets it go even
+                then. ``None`` keeps it.
             run: Whether to let the run lock go; those who wait for it are woken.
+            sent_as: The token of the enqueue that the delivery comes from; with a space between, where it may be that
+                of either of several.
 
         Returns:
             What was this owner's, and is gone.
@@ -163,11 +179,11 @@ class RedisStore(Prefixed):
         held_ms = self._call(
             "finish",
             [self.key(digest, Kind.QUEUE), self.key(digest, Kind.RUN)],
-            [message_id, token, queue or "", int(run), self._channel(digest)],
+            [message_id, token, queue or "", sent_as, int(run), self._channel(digest)],
         )
         return Finished(*(ms if ms >= 0 else None for ms in map(int, held_ms)))
 
-    def renew(self, leases: Sequence[Lease]) -> list[bool]:
+    def renew(self, leases: Sequence[Lease]) -> list[bool | LockStoreUnavailable]:
         """Keep the locks of everything that runs in this process, in one pipelined call.
 
         In a cluster it is one call for each lock: redis-py pipelines no scripts there.
@@ -176,7 +192,7 @@ class RedisStore(Prefixed):
             leases: What runs.
 
         Returns:
-            For each, whether it was kept; false where the lease was lost.
+            For each, whether it was kept, false where the lease was lost; or why Redis refused that one.
         """
         if isinstance(self.client, redis.RedisCluster):
             return [self._renewed(lease) for lease in leases]
@@ -188,11 +204,15 @@ class RedisStore(Prefixed):
                     args=[lease.message_id, lease.token, lease.lease_ms],
                     client=pipeline,
                 )
-            return [bool(kept) for kept in pipeline.execute()]
+            replies = pipeline.execute(raise_on_error=False)
+        return [unavailable("renew", kept) if isinstance(kept, Exception) else bool(kept) for kept in replies]
 
-    def _renewed(self, lease: Lease) -> bool:
+    def _renewed(self, lease: Lease) -> bool | LockStoreUnavailable:
         args: list[str | int] = [lease.message_id, lease.token, lease.lease_ms]
-        return bool(self._call("renew", [self.key(lease.digest, lease.kind)], args))
+        try:
+            return bool(self._call("renew", [self.key(lease.digest, lease.kind)], args))
+        except LockStoreUnavailable as exc:
+            return exc
 
     def keep(self, digest: str, message_id: str, hold_ms: int) -> bool:
         """Keep the queue lock of a message that still has it, and note that it was seen.
@@ -207,22 +227,23 @@ class RedisStore(Prefixed):
         """
         return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], [message_id, "", hold_ms]))
 
-    def restore(self, digest: str, message_id: str, replaced: Holder | None, *, within_ms: int | None = None) -> bool:
-        """Give back the lock of a message that was not stored, to the holder it replaced if there is one.
+    def restore(self, digest: str, message_id: str, *, token: str, replaced_id: str = "") -> bool:
+        """Undo what the enqueue of a message that was not stored did to the lock, and nothing that was done since.
+
+        A lock that it took is given back, to the holder whose place it took if there is one. One that its message had
+        before stays with the message.
 
         Arguments:
             digest: The digest of the lock.
             message_id: The message that was not stored.
-            replaced: Whose place it had taken.
-            within_ms: Where it is not known whether the lock was taken: only one that was taken no longer ago than
-                this, in milliseconds, and whose message does not run, is given back.
+            token: The token of the enqueue.
+            replaced_id: Whose place it had taken, where that is known.
 
         Returns:
             False where the replaced message had come up in between, and was skipped.
         """
-        old = [replaced.message_id, *replaced.fields] if replaced else ["", "", "", "", "", ""]
         keys = [self.key(digest, Kind.QUEUE), self.key(digest, "superseded")]
-        return bool(self._call("restore", keys, [message_id, *old, "" if within_ms is None else within_ms]))
+        return bool(self._call("restore", keys, [message_id, token, replaced_id]))
 
     def confirm(self, digest: str, replaced_id: str, by_id: str) -> None:
         """Note that a message which took the place of another is stored now."""

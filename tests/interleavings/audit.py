@@ -63,6 +63,10 @@ class Audit:
         self.ever_stored: set[str] = set()
         self.ends: defaultdict[str, list[str]] = defaultdict(list)
         """What became of each message in the end, as often as it did."""
+        self.redelivered: set[str] = set()
+        """Messages that the broker delivered again, perhaps beside the delivery that it believed lost."""
+        self.listed: set[str] = set()
+        """Messages that a flush was about to drop."""
         self.repeated: set[str] = set()
         """Messages that the broker delivered again, or that an ``Interrupt`` met: they may end more than once."""
 
@@ -104,13 +108,16 @@ class Audit:
                     other.keeps.discard("queue")
         for id_ in now.keys() - was.keys():
             restored = errand.call == "restore" and id_ in errand.replaced and mine not in now
-            if id_ != mine and not restored and not (errand.kind == "keep" and process.owed):
+            if id_ != mine and not restored and not (errand.kind == "keep" and process.owed | process.unheard):
                 self.wrong(f"{errand.thread} took a queue lock for {id_} in the {errand.kind} of {mine}")
         for id_ in was.keys() & now.keys():
             self._stays(process, errand, id_, was[id_], now[id_])
 
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
+            waits = any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters)
+            if waits and id_ not in self.redelivered | self.listed:
+                self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":
             return id_ in errand.listed
@@ -164,7 +171,7 @@ class Audit:
         if now.deadline_ms < was.deadline_ms:
             self.wrong(f"the lock of {id_} was cut short")
         asked_after = (was.deadline_ms, was.state) == (now.deadline_ms, now.state) and self.plan.broker == "telling"
-        kept = errand.kind == "keep" and (id_ in process.owed or id_ in errand.listed)
+        kept = errand.kind == "keep" and id_ in process.owed | process.unheard | errand.listed
         if id_ != errand.message_id and not asked_after and not kept:
             self.wrong(f"{errand.thread} changed the queue lock of {id_} in the {errand.kind} of {errand.message_id}")
 
@@ -235,6 +242,9 @@ class Audit:
         if record is not None and (kind == "queue" or record.token in errand.tokens):
             self.wrong(f"released: {event.message_id} still has its {kind} lock")
 
+    def _reclaimed(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
+        errand.replaced.discard(getattr(event, "holder_id", ""))  # It went as an orphan.
+
     def _superseded(self, process: Process, errand: Errand, event: Event, locks: Locks) -> None:
         by_id = getattr(event, "by_id", "")
         if by_id not in self.ever_stored:
@@ -295,8 +305,8 @@ class Audit:
         named = {name for name, so in outcomes.items() if so}
         if errand.verdict == "again" and len(named) > 1:
             named.discard("ran")  # What became of its own message, that it has sent again, is the outcome.
-        if errand.skipped:
-            self.traced.add(errand.message_id)  # Nobody asked whether another had taken its place.
+        if errand.skipped or dead:  # Its place was taken after it was last asked, or nobody asked.
+            self.traced.add(errand.message_id)
         if not errand.went_on:
             self.ends[errand.message_id] += ["dead-lettered"] if dead else sorted(named)
         if errand.interrupted:  # Dramatiq then tells twice how it ended, or not at all.
@@ -382,6 +392,9 @@ class Audit:
         }
         times, names = expected[action]
         told = tuple(e.name for e in errand.heard("replaced", "rescheduled", "refused", "rejected"))
+        if action == "discarded" and errand.heard("superseded", "merged"):  # Sent again, and another is there now.
+            self.traced.add(id_)
+            told = ("refused", *told)
         if len(stored) != times or told != names:
             self.wrong(f"{id_} is {action}, was stored {len(stored)} times, and told as {told}")
         if action == "rejected" and self.plan.broker != "unknown" and errand.buried != [id_]:

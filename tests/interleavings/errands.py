@@ -51,6 +51,7 @@ class Errand:
         replaced: Whose place was taken.
         withdrawn: Whom it took out of the broker.
         mending: Whether a lost script is being loaded: all part of one call.
+        message: What a send sends.
         result: What a send returned.
         error: What a send raised.
     """
@@ -85,6 +86,7 @@ class Errand:
     replaced: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     mending: bool = False
+    message: Message[Any] | None = None
     result: Message[Any] | None = None
     error: BaseException | None = None
 

@@ -88,6 +88,15 @@ class Interleavings(RuleBasedStateMachine):
             self.here.send(*chosen, key, delay_ms=delay_ms, stores=stores, budget=turn)
         self.here.check()
 
+    @precondition(lambda self: self.here.again())
+    @rule(who=some, which=some, turn=turns)
+    def send_again(self, who: int, which: int, turn: int | None) -> None:
+        """Send a message again that could not be stored, or that is a dead letter."""
+        messages = self.here.again()
+        if chosen := self._free(who, "sender0", "sender1"):
+            self.here.send_again(*chosen, messages[which % len(messages)], turn)
+        self.here.check()
+
     @precondition(lambda self: self.here.post.waiting[QUEUE] or self.here.due())
     @rule(who=some, which=some, skip=st.sampled_from([None] * 9 + ["skip", "fail"]), turn=turns)
     def deliver(self, who: int, which: int, skip: str | None, turn: int | None) -> None:

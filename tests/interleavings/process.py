@@ -64,6 +64,9 @@ class Nature(Protocol):
     def settled(self, errand: Errand, *, dead: bool) -> None:
         """A delivered message was acknowledged or rejected."""
 
+    def listed(self, errand: Errand) -> None:
+        """Letters are about to be flushed."""
+
     def dropped(self, errand: Errand, letters: list[Letter]) -> None:
         """Letters were flushed or withdrawn."""
 
@@ -90,7 +93,7 @@ class Line(fakeredis.FakeRedis):
         made: Any = super().pipeline(transaction, shard_hint)
         execute, process = made.execute, self.process
         if process is not None:
-            made.execute = lambda: process.call("renew all", (), execute)
+            made.execute = lambda *args, **kwargs: process.call("renew all", (), lambda: execute(*args, **kwargs))
         return made
 
 
@@ -183,7 +186,8 @@ class Process:
             throws=Refrain,
         )
         self.actor.logger = logbook
-        self.keeper = self.unique._on(self.broker).parts.holding._keeper
+        holding = self.unique._on(self.broker).parts.holding
+        self.keeper, self.backlog = holding._keeper, holding._backlog
         self._scripts = {s.sha: name for name, s in self.unique._on(self.broker).parts.store._scripts.items()}
         self.worker = Worker(self.broker, worker_threads=1)
         self.consumers: dict[str, ConsumerThread] = {}
@@ -239,8 +243,8 @@ class Process:
 
     @property
     def busy(self) -> bool:
-        """Whether the keeper of this process has something to do."""
-        return bool(self.keeper._leases or self.keeper._pending)
+        """Whether the threads of this process that keep, and make good, have something to do."""
+        return bool(self.keeper._leases or self.backlog._pending)
 
     def kept(self) -> set[str]:
         """Name the messages whose locks the keeper keeps."""
@@ -248,9 +252,14 @@ class Process:
 
     # What threads do
 
-    def send(self, errand: Errand, key: int, delay_ms: int | None) -> None:
+    def message(self, message_id: str, key: int) -> Message[Any]:
+        """Make a message."""
+        message: Message[Any] = self.actor.message_with_options(args=(key,))
+        return message.copy(message_id=message_id)
+
+    def send(self, errand: Errand, message: Message[Any], delay_ms: int | None) -> None:
         """Send a message."""
-        message = self.actor.message_with_options(args=(key,)).copy(message_id=errand.message_id)
+        errand.message = message
         try:
             errand.result = self.broker.enqueue(message, delay=delay_ms)
         except Exception as exc:  # noqa: BLE001 - the errand is looked at when it has ended
@@ -268,9 +277,9 @@ class Process:
         self.worker_thread.process_message(self.worker.work_queue.get_nowait().message)
 
     def keep(self) -> None:
-        """Do one round of the keeper."""
-        self.keeper._renew_all()
-        self.keeper._make_good()
+        """Do one round of the keeper and of the backlog."""
+        self.keeper._work()
+        self.backlog._work()
 
     def flush(self) -> None:
         """Flush the queue."""
@@ -306,7 +315,7 @@ class Process:
         inner = self.errands[strand] = Errand("send", errand.thread, self.world.next_id(), outer=errand)
         inner.met = errand.met
         try:
-            self.send(inner, key, None)
+            self.send(inner, self.message(inner.message_id, key), None)
         finally:
             self.errands[strand] = errand
             inner.interrupted = inner.error is None and inner.result is None
@@ -374,6 +383,7 @@ class Process:
         """Note what is about to be flushed."""
         self.errand.listed |= {letter.message_id for letter in letters}
         self.errand.hops |= {letter.hop for letter in letters}
+        self.world.listed(self.errand)
 
     def dropped(self, letters: list[Letter]) -> None:
         """Note what was dropped."""

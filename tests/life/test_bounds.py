@@ -178,7 +178,7 @@ def _times(rig: Rig) -> dict[str, int]:
 def _times_of(rig: Rig, key: str) -> dict[str, int]:
     fields: dict[bytes, Any] = rig.redis.hgetall(key)
     [raw] = [value for field, value in fields.items() if field.startswith(b"o:")]
-    since, touched, deadline, _state, _token = raw.decode().split(" ")
+    since, touched, deadline, _state, _token = raw.decode().split(" ", 4)
     return {"since": int(since), "touched": int(touched), "deadline": int(deadline)}
 
 

@@ -94,7 +94,7 @@ def test_a_message_that_takes_too_long_lets_go(rig: Rig, lock: str) -> None:
         while time.monotonic() < deadline_s:
             time.sleep(0.005)  # Work that takes time, where an Interrupt can land.
 
-    actor = rig.actor(work, lock=lock, time_limit=50, max_retries=0)
+    actor = rig.actor(work, lock=lock, time_limit=200, max_retries=0)
     actor.send()
     rig.drain()
     assert len(rig.dead_letters()) == 1

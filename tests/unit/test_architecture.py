@@ -180,6 +180,7 @@ class TestImports:
 
 
 STANDARD = {
+    "abc",
     "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib",
     "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "queue", "random",
     "re", "secrets", "socket", "sys", "threading", "time", "traceback", "types", "typing", "uuid", "weakref",

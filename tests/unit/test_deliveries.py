@@ -161,7 +161,7 @@ class TestAMessageThatIsEnqueuedAgain:
         for number in range(100):
             deliveries.note_requeued(f"m{number}")
 
-        assert deliveries._thread.requeued == set()
+        assert not deliveries._thread.requeued
         assert deliveries._open == {}
 
 

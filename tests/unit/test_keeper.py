@@ -1,24 +1,22 @@
-"""The keeper: one thread that renews what runs, and makes good what could not be released."""
+"""The keeper: one thread that renews what runs."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from dramatiq_unique import LockStoreUnavailable, keeper
-from dramatiq_unique.keeper import Keeper, Pending
+from dramatiq_unique import LockStoreUnavailable, background
+from dramatiq_unique.keeper import Keeper
 from dramatiq_unique.store import Kind, Lease
 from tests.rig import eventually
 
 
 ROOT = Path(__file__).parents[2]
-FOREVER_S = float("inf")
 
 
 def lease(name: str, lease_ms: int = 30) -> Lease:
@@ -32,6 +30,7 @@ class Bench:
     def __init__(self) -> None:
         self.calls: list[list[Lease]] = []
         self.lapsed: set[Lease] = set()
+        self.refused: set[Lease] = set()
         self.is_up = True
         self.lost: list[Lease] = []
         self.errors: list[tuple[list[Lease], Exception]] = []
@@ -40,10 +39,11 @@ class Bench:
             self.renew, self.lost.append, lambda leases, error: self.errors.append((list(leases), error))
         )
 
-    def renew(self, leases: Sequence[Lease]) -> list[bool]:
+    def renew(self, leases: Sequence[Lease]) -> Sequence[bool | Exception]:
         """Renew leases, as the store does."""
         self.calls.append(list(leases))
-        answer = [lease not in self.lapsed for lease in leases]
+        refusal = LockStoreUnavailable("refused")
+        answer = [refusal if lease in self.refused else lease not in self.lapsed for lease in leases]
         self.before_answer()
         if not self.is_up:
             raise LockStoreUnavailable("down")
@@ -62,30 +62,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """A keeper that makes good every 10 ms; stopped with the test."""
-    monkeypatch.setattr(keeper, "_MAKE_GOOD_EVERY_S", 0.01)
+def bench() -> Iterator[Bench]:
+    """A keeper; stopped with the test."""
     bench = Bench()
     yield bench
     bench.is_up = True
     bench.before_answer = lambda: None
     bench.keeper.stop()
-
-
-class Release:
-    """A release that fails while the store is away, and notes each try."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self.tries = 0
-        self.made = 0
-
-    def __call__(self) -> None:
-        """Try it."""
-        self.tries += 1
-        if not self._bench.is_up:
-            raise LockStoreUnavailable("down")
-        self.made += 1
 
 
 class TestRenewing:
@@ -190,115 +173,17 @@ class TestRenewing:
         bench.after_more_calls(4)
         assert bench.thread_is_alive()
 
+    def test_one_that_is_refused_hides_no_lost_one(self, bench: Bench) -> None:
+        """It is told, and tried again; the others have their own answers."""
+        bench.refused, bench.lapsed = {lease("refused")}, {lease("lost")}
+        for name in ("refused", "lost", "kept"):
+            bench.keeper.hold(lease(name))
 
-class TestMakingGood:
-    """A release that could not be made is kept, and tried again."""
+        eventually(lambda: bench.lost)
 
-    def test_it_is_made_once_the_store_is_back(self, bench: Bench) -> None:
-        """Once, and not again."""
-        bench.is_up = False
-        release, other = Release(bench), Release(bench)
-        bench.keeper.later(Pending(release, FOREVER_S))
-        eventually(lambda: release.tries >= 2)
-        assert release.made == 0
-
-        bench.is_up = True
-        eventually(lambda: release.made)
-        bench.keeper.later(Pending(other, FOREVER_S))
-        eventually(lambda: other.made)
-
-        assert release.made == 1
-
-    def test_they_are_made_in_turn(self, bench: Bench) -> None:
-        """What was left first is released first, after tries that failed too."""
-        bench.is_up = False
-        made: list[int] = []
-        tried: list[int] = []
-
-        def release(number: int) -> Callable[[], None]:
-            def attempt() -> None:
-                tried.append(number)
-                if not bench.is_up:
-                    raise LockStoreUnavailable("down")
-                made.append(number)
-
-            return attempt
-
-        for number in range(5):
-            bench.keeper.later(Pending(release(number), FOREVER_S))
-        eventually(lambda: len(tried) >= 3)
-        bench.is_up = True
-
-        eventually(lambda: len(made) == 5)
-        assert made == [0, 1, 2, 3, 4]
-
-    def test_it_is_given_up_once_its_lock_has_expired(self, bench: Bench) -> None:
-        """There is nothing left to release; the next one is tried all the same."""
-        bench.is_up = False
-        expired, waiting = Release(bench), Release(bench)
-        bench.keeper.later(Pending(expired, give_up_at_s=time.monotonic()))
-        bench.keeper.later(Pending(waiting, FOREVER_S))
-        eventually(lambda: waiting.tries >= 2)
-
-        bench.is_up = True
-        eventually(lambda: waiting.made)
-
-        assert (expired.tries, expired.made) == (1, 0)
-
-    def test_it_is_called_off_where_its_message_is_sent_again(self, bench: Bench) -> None:
-        """The lock that it would have given back is the message's by now."""
-        made: list[str] = []
-        for name in ("x", "y"):
-
-            def release(name: str = name) -> None:
-                if not bench.is_up:
-                    raise LockStoreUnavailable("down")
-                made.append(name)
-
-            bench.is_up = False
-            bench.keeper.later(Pending(release, FOREVER_S, unless_sent=name))
-        bench.keeper.cancel("x")
-        bench.is_up = True
-
-        eventually(lambda: made)
-        bench.keeper.stop()
-
-        assert made == ["y"]
-
-    def test_only_so_many_are_kept(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store that is away for long costs no more memory; the oldest is left to expire."""
-        monkeypatch.setattr(keeper, "_MOST_PENDING", 3)
-        bounded = Keeper(bench.renew, bench.lost.append, lambda *_: None)
-        releases = [Release(bench) for _ in range(5)]
-
-        for release in releases:  # Its thread makes the first of them a second later.
-            bounded.later(Pending(release, FOREVER_S))
-        bounded.stop()
-
-        assert [release.made for release in releases] == [0, 0, 1, 1, 1]
-
-    def test_leases_are_renewed_meanwhile(self, bench: Bench) -> None:
-        """One waits for the other no longer than a try takes."""
-        release = Release(bench)
-        bench.keeper.hold(lease("a"))
-        bench.keeper.later(Pending(release, FOREVER_S))
-
-        bench.after_more_calls()
-        eventually(lambda: release.made)
-
-    def test_a_release_that_raises_something_else_ends_no_keeping(self, bench: Bench) -> None:
-        """It is dropped: what it raised would be raised again. The next one is made."""
-        other = Release(bench)
-
-        def broken() -> None:
-            raise RuntimeError("a fault")
-
-        bench.keeper.hold(lease("a"))
-        bench.keeper.later(Pending(broken, FOREVER_S))
-        bench.keeper.later(Pending(other, FOREVER_S))
-
-        eventually(lambda: other.made)
-        bench.after_more_calls()
+        assert bench.after_more_calls(3)[-1] == [lease("refused"), lease("kept")]
+        assert bench.lost == [lease("lost")]
+        assert bench.errors[0][0] == [lease("refused")]
 
 
 class TestStopping:
@@ -313,26 +198,23 @@ class TestStopping:
 
         assert not bench.thread_is_alive()
 
-    def test_what_is_pending_is_tried_once_more(self, bench: Bench) -> None:
-        """A store that is back just now hears of it."""
-        bench.is_up = False
-        release = Release(bench)
-        bench.keeper.later(Pending(release, FOREVER_S))
-        eventually(lambda: release.tries)
+    def test_one_that_hangs_in_redis_holds_up_no_shutdown(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A connection without a timeout never answers; the thread is a daemon, and is left behind."""
+        monkeypatch.setattr(background, "_STOPS_WITHIN_S", 0.01)
+        asked, answer = threading.Event(), threading.Event()
 
-        bench.is_up = True
-        bench.keeper.stop()
+        def hang() -> None:
+            asked.set()
+            assert answer.wait(15)
 
-        assert release.made == 1
-
-    def test_where_the_store_stays_away_it_ends_all_the_same(self, bench: Bench) -> None:
-        """A worker shuts down; the locks expire."""
-        bench.is_up = False
-        bench.keeper.later(Pending(Release(bench), FOREVER_S))
+        bench.before_answer = hang
+        bench.keeper.hold(lease("a"))
+        assert asked.wait(15)
 
         bench.keeper.stop()
 
-        assert not bench.thread_is_alive()
+        assert bench.thread_is_alive()
+        answer.set()
 
     def test_it_is_nothing_before_there_was_anything_to_keep(self, bench: Bench) -> None:
         """No thread is made to be stopped; and twice is nothing."""
@@ -372,7 +254,7 @@ class TestForking:
 
     def test_a_fork_does_not_make_its_parents_releases(self) -> None:
         """The parent makes them itself."""
-        assert run_forked("keeper.hold(lease('child')); wait_for_calls(1); keeper.stop()") == "child"
+        assert run_forked("keeper.hold(lease('child')); wait_for_calls(1); backlog.stop()") == "child"
 
     @pytest.mark.parametrize("first", ["keeper.stop()", "keeper.drop(lease('parent'))"])
     def test_a_fork_is_not_held_up_by_a_lock_of_its_parent(self, first: str) -> None:
@@ -382,9 +264,10 @@ class TestForking:
 
 FORKING = """
 import os, signal, sys, threading, warnings
-from dramatiq_unique.keeper import Keeper, Pending
+from dramatiq_unique.backlog import Backlog, Pending
+from dramatiq_unique.keeper import Keeper
 from tests.rig import eventually
-from tests.unit.test_keeper import FOREVER_S, lease
+from tests.unit.test_keeper import lease
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork with threads
 calls = []
@@ -398,7 +281,9 @@ def wait_for_calls(count):
 
 keeper = Keeper(renew, print, print)
 keeper.hold(lease("parent", 60_000))
-keeper.later(Pending(lambda: print("made by", os.getpid() == parent and "the parent" or "the child"), FOREVER_S))
+backlog = Backlog(print)
+made_by = lambda: print("made by", os.getpid() == parent and "the parent" or "the child")
+backlog.later(Pending("parent", made_by, float("inf")))
 parent = os.getpid()
 if {lock_held}:
     taken = threading.Event()

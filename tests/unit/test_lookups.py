@@ -28,7 +28,7 @@ def request(message_id: str, digest: str = DIGEST, **fields: Any) -> Request:
 
 def wait_for(store: RedisStore, message_id: str, digest: str = DIGEST, hold_ms: int = LONG_MS) -> None:
     """Take the queue lock."""
-    store.acquire(request(message_id, digest), hold_ms=hold_ms, state="w")
+    store.acquire(request(message_id, digest), token=message_id, hold_ms=hold_ms, state="w")
 
 
 def run(store: RedisStore, message_id: str, digest: str = DIGEST, token: str = FIRST) -> None:

@@ -37,6 +37,7 @@ from dramatiq_unique.store import (
     Superseded,
     Taken,
     in_queue_lock,
+    new_token,
 )
 from tests.rig import eventually
 from tests.servers import HOST, GivenRedis, RedisServer, free_port
@@ -47,6 +48,8 @@ LONG_MS = 60_000
 DIGEST = "d1935"
 FIRST, SECOND = "a", "b"
 """The tokens of two deliveries."""
+SENT, SENT_AGAIN = "sent", "again"
+"""The tokens of two enqueues."""
 
 
 def request(message_id: str, *, limit: int = 1, **fields: Any) -> Request:
@@ -60,12 +63,15 @@ def acquire(
     message_id: str,
     hold_ms: int = LONG_MS,
     *,
+    token: str | None = None,
     state: str = "w",
     takeover: bool = False,
     **fields: Any,
 ) -> Acquired:
-    """Take the queue lock for a message."""
-    return store.acquire(request(message_id, **fields), hold_ms=hold_ms, state=state, takeover=takeover)
+    """Take the queue lock for a message, in an enqueue of its own unless its token is given."""
+    return store.acquire(
+        request(message_id, **fields), token=token or new_token(), hold_ms=hold_ms, state=state, takeover=takeover
+    )
 
 
 def begin(
@@ -254,13 +260,13 @@ class TestTakeover:
     def test_only_the_one_that_took_the_place_confirms_it(self, store: RedisStore) -> None:
         """Another may have taken it meanwhile, or the old one counts again."""
         acquire(store, "x")
-        acquire(store, "y", takeover=True)
+        acquire(store, "y", token=SENT, takeover=True)
         store.confirm(DIGEST, "x", "z")
         assert acquire(store, "x") == Contested("y")
-        store.restore(DIGEST, "y", None)
+        store.restore(DIGEST, "y", token=SENT)
         store.forget(DIGEST, "x")
         store.confirm(DIGEST, "x", "y")
-        assert acquire(store, "x") == Taken()
+        assert acquire(store, "x") == Kept()
 
     def test_the_superseded_are_remembered_for_so_long(self, store: RedisStore) -> None:
         """The memory expires, from the moment it exists."""
@@ -481,7 +487,7 @@ class TestFinish:
         assert gone(store.finish(DIGEST, "x", token=FIRST, queue=None, run=False)) == (False, False)
         assert gone(store.finish(DIGEST, "x", token=FIRST, queue=None, run=True)) == (False, True)
         assert isinstance(acquire(store, "y"), Held)
-        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="message", run=True)) == (True, False)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="message", run=True, sent_as=SENT)) == (True, False)
         assert acquire(store, "y") == Taken()
 
     def test_nothing_is_left_of_it(self, store: RedisStore) -> None:
@@ -496,10 +502,10 @@ class TestFinish:
     def test_releasing_twice_is_nothing(self, store: RedisStore) -> None:
         """The second time, another may have the lock."""
         acquire(store, "x")
-        store.finish(DIGEST, "x", token="", queue="message", run=False)
+        store.finish(DIGEST, "x", token="", queue="message", run=False, sent_as=SENT)
         acquire(store, "y")
 
-        assert gone(store.finish(DIGEST, "x", token="", queue="message", run=False)) == (False, False)
+        assert gone(store.finish(DIGEST, "x", token="", queue="message", run=False, sent_as=SENT)) == (False, False)
 
         assert isinstance(acquire(store, "z"), Held)
 
@@ -523,13 +529,14 @@ class TestFinish:
         assert isinstance(begin(store, "y", run=True), Held)
 
     @pytest.mark.parametrize("queue", ["message", "delivery"])
-    def test_any_delivery_lets_go_of_the_queue_lock_of_a_message_that_waits(
+    def test_a_message_that_was_never_started_is_let_go_by_the_enqueue_that_it_comes_from(
         self, store: RedisStore, queue: QueueOwner
     ) -> None:
-        """It is owned by the message."""
-        acquire(store, "x")
+        """Its lock is left to that one until a delivery starts."""
+        acquire(store, "x", token=SENT)
 
-        assert gone(store.finish(DIGEST, "x", token=SECOND, queue=queue, run=False)) == (True, False)
+        assert gone(store.finish(DIGEST, "x", token="", queue=queue, run=False)) == (False, False)
+        assert gone(store.finish(DIGEST, "x", token="", queue=queue, run=False, sent_as=SENT)) == (True, False)
 
     def test_a_delivery_keeps_the_queue_lock_for_the_one_that_started_after_it(self, store: RedisStore) -> None:
         """It stalled and ends late (C33); the message itself, once it has ended, lets go all the same."""
@@ -541,13 +548,16 @@ class TestFinish:
         assert isinstance(acquire(store, "y"), Held)
         assert gone(store.finish(DIGEST, "x", token=FIRST, queue="message", run=False)) == (True, False)
 
-    def test_a_message_that_was_enqueued_again_is_no_deliverys(self, store: RedisStore) -> None:
-        """Whichever delivery of it ends then may let its queue lock go."""
-        acquire(store, "x")
+    @pytest.mark.parametrize("queue", ["message", "delivery"])
+    def test_a_message_that_was_enqueued_again_is_no_deliverys(self, store: RedisStore, queue: QueueOwner) -> None:
+        """What ends late, or is made good late, leaves its lock to the one that waits now."""
+        acquire(store, "x", token=SENT)
         begin(store, "x", "end", token=FIRST)
-        acquire(store, "x")
+        acquire(store, "x", token=SENT_AGAIN)
 
-        assert gone(store.finish(DIGEST, "x", token=SECOND, queue="delivery", run=False)) == (True, False)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue=queue, run=False, sent_as=SENT)) == (False, False)
+        assert isinstance(acquire(store, "y"), Held)
+        assert gone(store.finish(DIGEST, "x", token="", queue=queue, run=False, sent_as=SENT_AGAIN)) == (True, False)
 
     def test_how_long_it_was_held_is_told(self, store: RedisStore) -> None:
         """Each lock from when it was taken, at the start of a message too."""
@@ -593,6 +603,18 @@ class TestRenew:
             False,
             False,
         ]
+
+    def test_one_that_redis_refuses_hides_none_of_the_others(self, store: RedisStore) -> None:
+        """Somebody wrote rubbish into one key: that one is not known to be kept, and not to be lost."""
+        store.client.set(store.key("rubbish", Kind.RUN), "no hash", ex=60)
+        begin(store, "x", run=True)
+        rubbish = Lease("rubbish", Kind.RUN, "x", FIRST, LONG_MS)
+
+        refused, kept, lost = store.renew([rubbish, lease("x"), lease("y")])
+
+        assert isinstance(refused, LockStoreUnavailable)
+        assert "WRONGTYPE" in str(refused)
+        assert (kept, lost) == (True, False)
 
     def test_a_lapsed_lease_is_lost_and_stays_so(self, store: RedisStore) -> None:
         """Renewing doesn't raise the dead: another may have started."""
@@ -659,7 +681,7 @@ class TestOrphans:
         acquire(store, "x")
         orphan = holder_of(acquire(store, "y"))
 
-        assert store.acquire(request("y"), hold_ms=LONG_MS, state="w", orphan=orphan) == Taken()
+        assert store.acquire(request("y"), token=SENT, hold_ms=LONG_MS, state="w", orphan=orphan) == Taken()
 
         assert holder_of(acquire(store, "z")).message_id == "y"
 
@@ -677,16 +699,16 @@ class TestOrphans:
     @pytest.mark.parametrize("change", ["seen", "let go and taken again", "another took it"])
     def test_one_that_was_heard_of_meanwhile_is_none(self, store: RedisStore, change: str) -> None:
         """It is compared in the step that drops it."""
-        acquire(store, "x")
+        acquire(store, "x", token=SENT)
         orphan = holder_of(acquire(store, "y"))
         tick()
         if change == "seen":
             store.keep(DIGEST, "x", 0)
         else:
-            store.finish(DIGEST, "x", token="", queue="message", run=False)
+            store.finish(DIGEST, "x", token="", queue="message", run=False, sent_as=SENT)
             acquire(store, "x" if change == "let go and taken again" else "z")
 
-        assert isinstance(store.acquire(request("y"), hold_ms=LONG_MS, state="w", orphan=orphan), Held)
+        assert isinstance(store.acquire(request("y"), token=SENT, hold_ms=LONG_MS, state="w", orphan=orphan), Held)
         assert isinstance(
             store.begin(request("y"), token=FIRST, queue="end", run=False, lease_ms=1, hold_ms=1, orphan=orphan), Held
         )
@@ -698,7 +720,7 @@ class TestOrphans:
             tick()
         orphan = holder_of(acquire(store, "c", limit=2))
 
-        assert store.acquire(request("c", limit=2), hold_ms=LONG_MS, state="w", orphan=orphan) == Taken()
+        assert store.acquire(request("c", limit=2), token=SENT, hold_ms=LONG_MS, state="w", orphan=orphan) == Taken()
 
         assert acquire(store, "b", limit=2) == Kept()
         assert isinstance(acquire(store, "a", limit=2), Held)
@@ -729,32 +751,104 @@ class TestOrphans:
         assert (holder.token, holder.in_queue_lock, holder.vouched_for_by_its_message) == (FIRST, False, False)
 
 
+class TestAgain:
+    """An answer was lost, and the driver asks again: the same enqueue is answered the same."""
+
+    def test_a_lock_that_was_taken_is_taken(self, store: RedisStore) -> None:
+        """Not found to be the message's already."""
+        assert [acquire(store, "x", token=SENT) for _ in range(3)] == [Taken()] * 3
+
+    def test_a_lock_that_was_kept_is_kept(self, store: RedisStore) -> None:
+        """And stays the other's to give back."""
+        acquire(store, "x", token=SENT)
+
+        assert [acquire(store, "x", token=SENT_AGAIN) for _ in range(3)] == [Kept()] * 3
+
+        assert store.restore(DIGEST, "x", token=SENT_AGAIN)
+        assert isinstance(acquire(store, "y"), Held)
+
+    def test_a_place_that_was_taken_is_told_again(self, store: RedisStore) -> None:
+        """Else nobody would know whom to take out of the broker (and both would run)."""
+        acquire(store, "x", broker_id="b-1", args='{"a": "1 2\\n"}')
+        first = acquire(store, "y", token=SENT, takeover=True)
+
+        again = acquire(store, "y", token=SENT, takeover=True)
+
+        assert isinstance(again, Replaced)
+        assert again == first
+        assert acquire(store, "x") == Contested("y")
+
+    def test_a_delivery_that_has_begun_has_begun(self, store: RedisStore) -> None:
+        """It isn't put back for itself."""
+        assert [begin(store, "x", "end", run=True, token=FIRST) for _ in range(2)][1] == Started(Found.MINE)
+
+
 class TestRestore:
-    """A message was not stored: its lock is given back."""
+    """A message was not stored: what its enqueue did is undone, and nothing that was done since."""
 
     def test_a_lock_that_was_taken_is_free(self, store: RedisStore) -> None:
         """Nobody had it before."""
-        acquire(store, "x")
+        acquire(store, "x", token=SENT)
 
-        assert store.restore(DIGEST, "x", None)
+        assert store.restore(DIGEST, "x", token=SENT)
 
         assert acquire(store, "y") == Taken()
 
-    def test_a_lock_of_another_is_left_alone(self, store: RedisStore) -> None:
-        """Only the message's own goes."""
-        acquire(store, "x")
+    @pytest.mark.parametrize("message_id", ["x", "y"])
+    def test_a_lock_of_another_is_left_alone(self, store: RedisStore, message_id: str) -> None:
+        """Another message's, or that of another enqueue of the same message."""
+        acquire(store, "x", token=SENT)
 
-        store.restore(DIGEST, "y", None)
+        store.restore(DIGEST, message_id, token=SENT_AGAIN)
 
         assert isinstance(acquire(store, "z"), Held)
 
+    def test_a_message_that_was_sent_again_keeps_its_lock(self, store: RedisStore) -> None:
+        """The first enqueue is undone late, after the second stored the message."""
+        acquire(store, "x", token=SENT)
+        assert acquire(store, "x", token=SENT_AGAIN) == Kept()
+
+        store.restore(DIGEST, "x", token=SENT)
+
+        assert isinstance(acquire(store, "y"), Held)
+        assert gone(store.finish(DIGEST, "x", token="", queue="message", run=False, sent_as=SENT_AGAIN))[0]
+
+    def test_a_lock_that_the_message_had_before_stays_as_it_was(self, store: RedisStore) -> None:
+        """A second enqueue of it failed; the first is in the broker, and lets go in the end."""
+        acquire(store, "x", token=SENT)
+        before = holder_of(acquire(store, "y"))
+        acquire(store, "x", token=SENT_AGAIN, state="n")
+
+        assert store.restore(DIGEST, "x", token=SENT_AGAIN)
+
+        after = holder_of(acquire(store, "y"))
+        assert (after.state, after.token) == (before.state, before.token)
+        assert gone(store.finish(DIGEST, "x", token="", queue="message", run=False, sent_as=SENT))[0]
+
+    def test_what_a_delivery_of_the_message_has_stays_that_deliverys(self, store: RedisStore) -> None:
+        """Its retry could not be stored, so the delivery is its end."""
+        begin(store, "x", "end", token=FIRST)
+        acquire(store, "x", token=SENT_AGAIN)
+
+        store.restore(DIGEST, "x", token=SENT_AGAIN)
+
+        assert holder_of(acquire(store, "y")).state == "r"
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=False))[0]
+
+    def test_the_records_of_many_enqueues_do_not_grow(self, store: RedisStore) -> None:
+        """Each keeps only what stood there before it."""
+        for _ in range(9):
+            acquire(store, "x")
+
+        assert len(holder_of(acquire(store, "y")).token) < 30
+
     def test_a_place_that_was_taken_goes_back(self, store: RedisStore) -> None:
-        """The message that waited has its lock as it was, and counts again."""
+        """The message that waited has its lock as it was, and counts again; also where the answer was lost."""
         acquire(store, "x", 10_000, broker_id="b-1", args="{}")
         before = holder_of(acquire(store, "z"))
-        replaced = holder_of(acquire(store, "y", takeover=True))
+        acquire(store, "y", token=SENT, takeover=True)
 
-        assert store.restore(DIGEST, "y", replaced)
+        assert store.restore(DIGEST, "y", token=SENT)
 
         after = holder_of(acquire(store, "z"))
         assert (after.message_id, after.since_ms, after.deadline_ms, after.broker_id) == (
@@ -767,56 +861,64 @@ class TestRestore:
         assert acquire(store, "x") == Kept()
         assert begin(store, "x", "start") == Started(Found.MINE)
 
-    @pytest.mark.parametrize(("within_ms", "left"), [(LONG_MS, []), (0, ["x"])])
-    def test_a_lock_that_may_have_been_taken_is_free_where_it_is_as_young_as_that(
-        self, store: RedisStore, within_ms: int, left: list[str]
-    ) -> None:
-        """The answer was lost; an older lock is of an earlier send of the same message."""
-        acquire(store, "x")
-        tick()
+    def test_a_place_that_goes_back_has_its_earlier_place_too(self, store: RedisStore) -> None:
+        """Where the message may be yet: between two queues."""
+        acquire(store, "x", broker_id="b-1")
+        acquire(store, "x", broker_id="b-2")
+        acquire(store, "y", token=SENT, takeover=True)
 
-        assert store.restore(DIGEST, "x", None, within_ms=within_ms)
+        store.restore(DIGEST, "y", token=SENT)
 
-        assert [holder_of(acquire(store, "y")).message_id for _ in left] == left
+        assert [known_as for _, known_as in holder_of(acquire(store, "z")).places] == ["b-2", "b-1"]
 
-    def test_a_lock_that_may_have_been_taken_is_kept_once_its_message_runs(self, store: RedisStore) -> None:
+    def test_a_lock_is_kept_once_its_message_runs(self, store: RedisStore) -> None:
         """It was stored after all."""
-        acquire(store, "x")
+        acquire(store, "x", token=SENT)
         begin(store, "x", "end")
 
-        store.restore(DIGEST, "x", None, within_ms=LONG_MS)
+        store.restore(DIGEST, "x", token=SENT)
 
         assert isinstance(acquire(store, "y"), Held)
 
     def test_who_came_up_in_between_was_skipped(self, store: RedisStore) -> None:
         """That is told, and the lock is free."""
         acquire(store, "x")
-        replaced = holder_of(acquire(store, "y", takeover=True))
+        acquire(store, "y", token=SENT, takeover=True)
         store.forget(DIGEST, "x")
 
-        assert not store.restore(DIGEST, "y", replaced)
+        assert not store.restore(DIGEST, "y", token=SENT, replaced_id="x")
 
         assert acquire(store, "z") == Taken()
 
     def test_a_place_that_has_lapsed_is_free(self, store: RedisStore) -> None:
         """The message counts again; its lock would have lapsed by now."""
         acquire(store, "x", 20)
-        replaced = holder_of(acquire(store, "y", takeover=True))
+        replaced = holder_of(acquire(store, "y", token=SENT, takeover=True))
         eventually(lambda: time.time() * 1000 > replaced.deadline_ms + 50)
 
-        assert store.restore(DIGEST, "y", replaced)
+        assert store.restore(DIGEST, "y", token=SENT)
 
         assert acquire(store, "z") == Taken()
         assert isinstance(acquire(store, "x"), Held)
 
+    def test_where_it_lapsed_itself_the_replaced_one_counts_again(self, store: RedisStore) -> None:
+        """Storing took longer than an unstored message has its lock for."""
+        acquire(store, "x")
+        acquire(store, "y", 20, token=SENT, takeover=True)
+        time.sleep(0.1)
+
+        assert store.restore(DIGEST, "y", token=SENT, replaced_id="x")
+
+        assert acquire(store, "x") in (Taken(), Kept())
+
     def test_where_a_third_took_the_place_meanwhile_one_message_is_left(self, store: RedisStore) -> None:
         """Two replace at once, and the first isn't stored: the newest runs, and not the oldest beside it."""
         acquire(store, "oldest")
-        replaced = holder_of(acquire(store, "not stored", takeover=True))
+        acquire(store, "not stored", token=SENT, takeover=True)
         acquire(store, "newest", takeover=True)
         store.confirm(DIGEST, "not stored", "newest")
 
-        store.restore(DIGEST, "not stored", replaced)
+        store.restore(DIGEST, "not stored", token=SENT, replaced_id="oldest")
 
         assert isinstance(begin(store, "oldest", "start"), Superseded)
         assert begin(store, "newest", "start") == Started(Found.MINE)
@@ -827,10 +929,10 @@ class TestLimits:
 
     def test_so_many_have_the_queue_lock(self, store: RedisStore) -> None:
         """One more is refused, until one lets go."""
-        assert [acquire(store, name, limit=3) for name in "abc"] == [Taken(), Taken(), Taken()]
+        assert [acquire(store, name, limit=3, token=SENT) for name in "abc"] == [Taken(), Taken(), Taken()]
         assert isinstance(acquire(store, "d", limit=3), Held)
 
-        store.finish(DIGEST, "b", token="", queue="message", run=False)
+        store.finish(DIGEST, "b", token="", queue="message", run=False, sent_as=SENT)
 
         assert acquire(store, "d", limit=3) == Taken()
         assert isinstance(acquire(store, "b", limit=3), Held)
@@ -875,13 +977,13 @@ class TestLimits:
     def test_the_limit_is_the_askers(self, store: RedisStore) -> None:
         """After a deploy that lowers it, nobody new comes in before enough have gone."""
         for name in "abc":
-            acquire(store, name, limit=3)
+            acquire(store, name, limit=3, token=SENT)
 
         for name in "ab":
             assert isinstance(acquire(store, "d", limit=1), Held)
-            store.finish(DIGEST, name, token="", queue="message", run=False)
+            store.finish(DIGEST, name, token="", queue="message", run=False, sent_as=SENT)
         assert isinstance(acquire(store, "d", limit=1), Held)
-        store.finish(DIGEST, "c", token="", queue="message", run=False)
+        store.finish(DIGEST, "c", token="", queue="message", run=False, sent_as=SENT)
         assert acquire(store, "d", limit=1) == Taken()
 
     def test_no_more_come_in_at_once(self, store: RedisStore) -> None:
@@ -976,9 +1078,9 @@ def test_a_lost_script_cache_is_nobodys_problem(store: RedisStore) -> None:
     flush()
     acquire(store, "x")
     flush()
-    replaced = holder_of(acquire(store, "y", takeover=True))
+    acquire(store, "y", token=SENT, takeover=True)
     flush()
-    assert store.restore(DIGEST, "y", replaced)
+    assert store.restore(DIGEST, "y", token=SENT)
     flush()
     assert store.keep(DIGEST, "x", 0)
     flush()
@@ -998,7 +1100,7 @@ def keep(store: RedisStore) -> None:
 
 def restore(store: RedisStore) -> None:
     """Give a lock back."""
-    store.restore(DIGEST, "x", None)
+    store.restore(DIGEST, "x", token=SENT)
 
 
 def finish(store: RedisStore) -> None:
@@ -1076,7 +1178,7 @@ class TestErrors:
             with pytest.raises(LockStoreUnavailable):
                 OPERATIONS[operation](store)
 
-    @pytest.mark.parametrize("operation", ["acquire", "begin", "finish", "renew", "keep", "restore", "forget"])
+    @pytest.mark.parametrize("operation", ["acquire", "begin", "finish", "keep", "restore", "forget"])
     def test_a_key_that_is_something_else_is_told(self, real: "redis.Redis", operation: str) -> None:
         """Whoever writes under our prefix."""
         store = RedisStore(real, prefix="test", memory_ms=1)

@@ -6,9 +6,11 @@
 --   q:<id>  where it was before, for as long as it may be there yet
 --   i:<id>  who it is: "<host>:<pid> <actor>"
 --   a:<id>  its arguments as JSON, under lock_info only
+--   r:<id>  whose place it took: the five fields above and the id of that holder, a line each
 -- state: w waits, n waits and is not known to be stored yet, r runs; v a window whose message waits, f a window whose
--- place nobody may take. token: the delivery that runs; in a queue lock "-" before it, and "-" alone where none does.
--- All times are milliseconds by the clock of the server.
+-- place nobody may take. All times are milliseconds by the clock of the server.
+-- token: who may let go. In a run lock the delivery. In a queue lock "-<delivery>" from the start on; before it
+-- "+<enqueue>" where that enqueue took the lock, or "=<enqueue> <state and token before>" where its message had it.
 
 local function clock()
   local t = redis.call('TIME')
@@ -57,9 +59,14 @@ local function runs(key, id, now, record, lease, token, place, info, args)
   describe(key, id, place, info, args)
 end
 
--- Whether a delivery may speak for its message in a queue lock: no other one has started since. token: '-' and its own.
+-- The delivery, or the enqueue, that a queue lock is left to.
+local function owner(record)
+  return string.match(record.token, '^.(%S*)')
+end
+
+-- Whether a delivery may keep the lock of its message: no other one has started since.
 local function speaks(record, token)
-  return record.token == '-' or record.token == token
+  return record.token == token or string.find(record.token, '^[+=]') ~= nil
 end
 
 -- Whether a holder's place is a window, which nothing stretches.
@@ -68,7 +75,7 @@ local function window(record)
 end
 
 local function drop(key, id)
-  return redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id)
+  redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id, 'r:' .. id)
 end
 
 -- The live holders, the oldest first, where they fill the lock; else nil. Those past their deadline are dropped.
@@ -110,6 +117,24 @@ local function reply(status, key, holder, now)
   local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id)
   for field = 1, 5 do found[field] = found[field] or '' end
   return {status, holder.deadline - now, now - holder.touched, id, unpack(found)}
+end
+
+-- A message takes the place of a holder, which is kept until the lock goes: its enqueue may be asked again where the
+-- answer was lost, or give the place back. gives the reply.
+local function replace(key, id, old, now)
+  local answer = reply('replaced', key, old, now)
+  drop(key, old.id)
+  answer[5] = string.match(answer[5], '^%d+ %d+ %d+ %a %S+')
+  redis.call('HSET', key, 'r:' .. id, table.concat(answer, '\n', 5) .. '\n' .. old.id)
+  return answer
+end
+
+-- The id and the five fields of the holder whose place a message took; nothing where it took nobody's.
+local function replaced(key, id)
+  local raw = redis.call('HGET', key, 'r:' .. id)
+  if not raw then return end
+  local o, p, q, i, a, old = string.match(raw, '^(.-)\n(.-)\n(.-)\n(.-)\n(.-)\n(.*)$')
+  return old, o, p, q, i, a
 end
 
 -- Who took the place of a message, and 'superseded' where that one is stored, 'contested' where it is not known to be:

@@ -1,31 +1,38 @@
--- restore: a message was not stored. Its lock goes back to the message whose place it took, or to nobody.
+-- restore: a message was not stored. What its enqueue did to the queue lock is undone: the lock goes back to the message
+-- whose place it took, or to nobody; one that its message had before stays. Whatever was done since is left alone.
 --
 -- KEYS  1 queue lock   2 superseded
--- ARGV  1 message_id   2 the id it replaced or ''   3-7 the fields of that holder   8 within_ms: a lock that was taken
---       longer ago is kept, and so is one of a message that runs; '' where it is known to have been taken for nothing
+-- ARGV  1 message_id   2 token of the enqueue   3 the id that it replaced, where that is known, or ''
 -- gives 1 where the replaced message counts again, or there is none that should; 0 where it had come up already, and
 --       was skipped
 --
 -- Atomic because in between a third message would find the lock free.
 
-local id, old, now = ARGV[1], ARGV[2], clock()
-if ARGV[8] ~= '' then
-  local mine = alive(KEYS[1], id, now)
-  if not mine or mine.state == 'r' or now - mine.since > tonumber(ARGV[8]) then return 1 end
-end
-local had = drop(KEYS[1], id)
-local by = redis.call('HGET', KEYS[2], id)
-redis.call('HDEL', KEYS[2], id)
-if old == '' then return 1 end
-if by then -- A newer one took the place meanwhile, and so took that of the old one too.
-  if redis.call('HEXISTS', KEYS[2], old) == 1 then redis.call('HSET', KEYS[2], old, by) end
+local lock, id, token, old, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], clock()
+local raw = redis.call('HGET', lock, 'o:' .. id)
+local mine = raw and parse(raw)
+if mine and mine.token ~= '+' .. token then
+  local kept_by, state, before = string.match(mine.token, '^=(%S+) (%a)(.*)$')
+  if kept_by == token then
+    mine.state, mine.token = state, before
+    put(lock, id, now, mine)
+  end
+  return 1
+elseif mine then
+  local replaced_id, o, p, q, i, a = replaced(lock, id)
+  drop(lock, id)
+  if not replaced_id then return 1 end
+  if redis.call('HDEL', KEYS[2], replaced_id) == 0 then return 0 end
+  local record = parse(o)
+  if record.deadline > now then
+    describe(lock, replaced_id, p, i, a)
+    if q ~= '' then redis.call('HSET', lock, 'q:' .. replaced_id, q) end
+    put(lock, replaced_id, now, record)
+  end
   return 1
 end
-if redis.call('HDEL', KEYS[2], old) == 0 then return 0 end
-local record = parse(ARGV[3])
-if had > 0 and record.deadline > now then
-  describe(KEYS[1], old, ARGV[4], ARGV[6], ARGV[7])
-  if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'q:' .. old, ARGV[5]) end
-  put(KEYS[1], old, now, record)
-end
-return 1
+local by = redis.call('HGET', KEYS[2], id) -- A newer one took the place meanwhile, and so took that of the old one too.
+redis.call('HDEL', KEYS[2], id)
+if old == '' then return 1 end
+if by and redis.call('HEXISTS', KEYS[2], old) == 1 then redis.call('HSET', KEYS[2], old, by) end
+return (by or redis.call('HDEL', KEYS[2], old) == 1) and 1 or 0
