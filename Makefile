@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types coverage package format clean
+.PHONY: help demo test check lint types docs coverage package format clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
@@ -25,7 +25,7 @@ test: .venv/.dev ## Run the tests and the examples in the docs; PYTEST_ARGS="-k 
 	@$(run_tests)
 	@$(BIN)/coverage report --fail-under=0
 
-check: lint types coverage package ## Run everything that CI runs.
+check: lint types docs coverage package ## Run everything that CI runs.
 	@echo '== all checks passed'
 
 lint: .venv/.dev
@@ -36,6 +36,13 @@ lint: .venv/.dev
 types: .venv/.dev
 	@echo '== mypy'
 	@$(BIN)/mypy
+
+# All of it anew, since what is not read again has no warnings.
+docs: .venv/.dev ## Make a site of the docs, in build/docs; a link that leads nowhere is an error.
+	@echo '== sphinx'
+	@rm -rf build/docs
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . build/docs
+	@ls build/docs/index.html
 
 # Like `test`, and enough of the code must have run.
 coverage: .venv/.dev
@@ -61,7 +68,7 @@ format: .venv/.dev ## Format the code, and fix what ruff can fix.
 	@$(BIN)/ruff format
 
 clean: ## Remove everything that make made.
-	@rm -rf .venv dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 run_tests = rm -f .coverage .coverage.* \

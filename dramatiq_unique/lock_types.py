@@ -25,7 +25,7 @@ class Until(enum.Enum):
     """After the actor succeeds, or once the message has ended for good."""
 
     EXPIRY = "expiry"
-    """Never by code: ``lock_ttl`` after it was taken."""
+    """Never by code, but ``lock_ttl`` after it was taken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class Locks:
             message_id: Only this holder.
 
         Returns:
-            How many holders were let go: one that has the queue lock and the run lock counts twice.
+            How many holders were let go; one that has the queue lock and the run lock counts twice.
 
         Raises:
             UniqueError: As :meth:`get`, where a digest is given.

@@ -55,7 +55,7 @@ def original(message: Message[Any]) -> Message[Any]:
         message: What ``send`` returned.
 
     Returns:
-        A handle to the holder's message where this one was refused or rejected because of it: good for
+        A handle to the holder's message, where this one was refused or rejected because of it. It is good for
         ``get_result(block=True)``, not for sending (the holder's arguments are not known here). Otherwise the
         message itself: one that was rescheduled does its work later.
     """

@@ -174,7 +174,7 @@ def free_everything(unique: UniqueMiddleware) -> int:
             is meant.
 
     Returns:
-        How many locks there were: 0 where the test left none.
+        How many locks there were; 0 where the test left none.
 
     Raises:
         LockStoreUnavailable: Redis cannot be reached, or refuses.

@@ -30,10 +30,12 @@ def _functions(node: ast.Module | ast.ClassDef) -> list[tuple[str]]:
     return [(child.name,) for child in node.body if isinstance(child, ast.FunctionDef)]
 
 
-def table(page: Path, heading: str) -> list[list[str]]:
-    """Read the rows of the table whose first heading is this one, cell by cell."""
+def table(page: Path, heading: str, *, nth: int = 1, of: int = 1) -> list[list[str]]:
+    """Read the rows of the table whose first heading is this one, cell by cell; the nth of so many."""
     lines = page.read_text(encoding="utf-8").splitlines()
-    [first] = [number for number, line in enumerate(lines) if line.startswith(f"| {heading} |")]
+    firsts = [number for number, line in enumerate(lines) if line.startswith(f"| {heading} |")]
+    assert len(firsts) == of
+    first = firsts[nth - 1]
     rows = []
     for line in lines[first + 2 :]:
         if not line.startswith("|"):

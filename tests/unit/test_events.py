@@ -1,22 +1,27 @@
 """What is told: the catalogue of events, who hears them, and the lines in the log."""
 
 import dataclasses
+import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, get_type_hints
 
 import dramatiq
+import fakeredis
 import pytest
 import redis
 import structlog
 from dramatiq import Message
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.brokers.stub import StubBroker
-from structlog.testing import capture_logs
+from structlog.testing import CapturingLoggerFactory, capture_logs
 
-from dramatiq_unique import InvalidLockOptions, UniqueMiddleware, events
+from dramatiq_unique import InvalidLockOptions, LockStoreUnavailable, UniqueMiddleware, events, outcome
 from dramatiq_unique.events import LEVELS, Event
 from dramatiq_unique.journal import Journal
+from tests.rig import Gate, Rig, StubBench, eventually
 
 
 NAMES = {
@@ -287,6 +292,40 @@ class TestLines:
             Journal().tell(locked)
         assert [record.levelname for record in caplog.records] == ["DEBUG"]
 
+    def test_go_through_what_the_application_configured(self, unique: UniqueMiddleware, broker: StubBroker) -> None:
+        """Its processors, its context and its factory of loggers; nothing goes to `logging` beside them."""
+        factory = CapturingLoggerFactory()
+        structlog.configure(
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                structlog.processors.JSONRenderer(),
+            ],
+            logger_factory=factory,
+        )
+
+        with structlog.contextvars.bound_contextvars(request_id="r1"):
+            actor = dramatiq.actor(broker=broker, actor_name="export", lock="until_executed", lock_ttl=60)(lambda: None)
+            message = actor.send()
+
+        [call] = factory.logger.calls
+        assert (call.method_name, json.loads(*call.args)) == (
+            "debug",
+            {
+                "event": "locked",
+                "level": "debug",
+                "request_id": "r1",
+                "message_id": message.message_id,
+                "actor_name": "export",
+                "queue_name": "default",
+                "digest": outcome(message).digest,
+                "lock": "until_executed",
+                "kind": "queue",
+                "hold_ms": 60_000,
+                "waited_ms": 0,
+            },
+        )
+
     def test_go_where_an_application_says_later(self, caplog: pytest.LogCaptureFixture) -> None:
         """An application may configure structlog after it made the middleware."""
         journal, printed = Journal(), list[str]()
@@ -301,6 +340,373 @@ class TestLines:
 
         assert len(caplog.records) == 1
         assert printed == ["refused"]
+
+
+Line = dict[str, Any]
+Case = tuple[str, Callable[[Rig], list[Line]]]
+CASES: list[Case] = []
+"""What makes the middleware tell each event, and the lines that are then to be read, each with all its keys."""
+
+
+def case(event: str) -> Callable[[Callable[[Rig], list[Line]]], Callable[[Rig], list[Line]]]:
+    """Register what makes the middleware tell an event."""
+
+    def register(happens: Callable[[Rig], list[Line]]) -> Callable[[Rig], list[Line]]:
+        CASES.append((event, happens))
+        return happens
+
+    return register
+
+
+def line(event: str, level: str, message: Message[Any], lock: str, **own: Any) -> Line:
+    """Say how a line of the actor ``export`` reads."""
+    return {
+        "event": event,
+        "log_level": level,
+        "message_id": message.message_id,
+        "actor_name": "export",
+        "queue_name": "default",
+        "digest": outcome(message).digest,
+        "lock": lock,
+        **own,
+    }
+
+
+def between(low: int, high: int) -> Any:
+    """Stand for a number that cannot be told beforehand."""
+    return pytest.approx((low + high) / 2, abs=(high - low) / 2)
+
+
+def export() -> None:
+    """Do nothing."""
+
+
+A_WHILE_MS = between(0, 60_000)
+
+
+@contextmanager
+def one_runs(rig: Rig, **options: Any) -> Iterator[tuple[Any, Message[Any]]]:
+    """Give an actor whose first message runs as long as the block does; there is another thread for a second one."""
+    gate = Gate()
+
+    def export() -> None:
+        gate.arrive()
+
+    actor = rig.actor(export, **options)
+    first = actor.send()
+    rig.start(threads=2)
+    gate.wait_for_arrival()
+    try:
+        yield actor, first
+    finally:
+        gate.open(times=10)
+
+
+def cut_off(rig: Rig) -> str:
+    """Cut the locks off from now on until the first word about it; what comes back is what the client says."""
+    server = rig.redis.connection_pool.connection_kwargs["server"]
+    server.connected = False
+    with pytest.raises(redis.ConnectionError) as raised:
+        rig.redis.ping()
+
+    @rig.unique.subscribe
+    def reconnect(event: Event) -> None:
+        server.connected = server.connected or event.name == "store_error"
+
+    return f"ConnectionError: {raised.value}"
+
+
+@case("locked")
+def a_message_takes_its_queue_lock(rig: Rig) -> list[Line]:
+    """For as long as `lock_ttl` says."""
+    message = rig.actor(export, lock="until_executed", lock_ttl=60).send()
+    return [line("locked", "debug", message, "until_executed", kind="queue", hold_ms=60_000, waited_ms=0)]
+
+
+@case("locked")
+def a_delivery_takes_its_run_lock(rig: Rig) -> list[Line]:
+    """For a lease; and another one, which waited for it, after that."""
+    with one_runs(rig, lock="while_executing", lock_timeout=30) as (actor, first):
+        second = actor.send()
+        eventually(rig.redis.pubsub_channels)
+    rig.join()
+    taken = {"kind": "run", "hold_ms": 30_000}
+    return [
+        line("locked", "debug", first, "while_executing", **taken, waited_ms=0),
+        line("locked", "debug", second, "while_executing", **taken, waited_ms=A_WHILE_MS),
+    ]
+
+
+@case("refused")
+def a_duplicate_is_refused_at_enqueue(rig: Rig) -> list[Line]:
+    """Under `log`."""
+    actor = rig.actor(export, lock="until_executed", on_conflict="log")
+    first, second = actor.send(), actor.send()
+    why = {"side": "client", "strategy": "log", "holder_id": first.message_id}
+    return [line("refused", "info", second, "until_executed", **why)]
+
+
+@case("refused")
+def a_refusal_cuts_a_pipeline_short(rig: Rig) -> list[Line]:
+    """A warning, though nobody asked for a line."""
+    actor = rig.actor(export, lock="until_executed")
+    after = rig.actor(lambda _: None, actor_name="after")
+    first = actor.send()
+    second = (actor.message() | after.message()).run().messages[0]
+    why = {"side": "client", "strategy": "none", "holder_id": first.message_id, "next_actor": "after"}
+    same = line("refused", "warning", first, "until_executed", **why)
+    return [same | {"message_id": second.message_id}]
+
+
+@case("refused")
+def a_duplicate_is_dropped_by_a_worker(rig: Rig) -> list[Line]:
+    """Under `log`."""
+    with one_runs(rig, lock="while_executing", on_conflict="log") as (actor, first):
+        second = actor.send()
+        eventually(lambda: rig.told("refused"))
+    why = {"side": "server", "strategy": "log", "holder_id": first.message_id}
+    return [line("refused", "info", second, "while_executing", **why)]
+
+
+@case("rejected")
+def a_duplicate_is_dead_lettered_at_enqueue(rig: Rig) -> list[Line]:
+    """Under `reject`."""
+    actor = rig.actor(export, lock="until_executed", on_conflict="reject")
+    first, second = actor.send(), actor.send()
+    why = {"side": "client", "strategy": "reject", "holder_id": first.message_id}
+    return [line("rejected", "warning", second, "until_executed", **why)]
+
+
+@case("rejected")
+def a_duplicate_is_dead_lettered_by_a_worker(rig: Rig) -> list[Line]:
+    """Under `reject`."""
+    with one_runs(rig, lock="while_executing", on_conflict="reject") as (actor, first):
+        second = actor.send()
+        eventually(lambda: rig.told("rejected"))
+    why = {"side": "server", "strategy": "reject", "holder_id": first.message_id}
+    return [line("rejected", "warning", second, "while_executing", **why)]
+
+
+@case("replaced")
+def a_message_takes_the_place_of_one_that_waits(rig: Rig) -> list[Line]:
+    """Under `replace`."""
+    actor = rig.actor(export, lock="until_executed", on_conflict="replace")
+    first, second = actor.send(), actor.send()
+    return [line("replaced", "info", second, "until_executed", replaced_id=first.message_id)]
+
+
+@case("superseded")
+def a_message_comes_up_whose_place_was_taken(rig: Rig) -> list[Line]:
+    """It is skipped."""
+    actor = rig.actor(export, lock="until_executed", on_conflict="replace")
+    first, second = actor.send(), actor.send()
+    rig.drain()
+    return [line("superseded", "info", first, "until_executed", by_id=second.message_id)]
+
+
+@case("rescheduled")
+def a_duplicate_is_put_back_at_enqueue(rig: Rig) -> list[Line]:
+    """Under `reschedule`."""
+    actor = rig.actor(export, lock="until_executed", on_conflict="reschedule", reschedule_delay=5)
+    first, second = actor.send(), actor.send()
+    why = {"side": "client", "strategy": "reschedule", "holder_id": first.message_id}
+    return [
+        line("rescheduled", "info", second, "until_executed", **why, delay_ms=between(5000, 10_000), attempt=1),
+    ]
+
+
+@case("rescheduled")
+def a_duplicate_is_put_back_by_a_worker(rig: Rig) -> list[Line]:
+    """Where nothing else was asked for."""
+    with one_runs(rig, lock="while_executing", reschedule_delay=5) as (actor, first):
+        second = actor.send()
+        eventually(lambda: rig.told("rescheduled"))
+    why = {"side": "server", "strategy": "reschedule", "holder_id": first.message_id}
+    return [line("rescheduled", "info", second, "while_executing", **why, delay_ms=between(5000, 10_000), attempt=1)]
+
+
+@case("rescheduled")
+def a_message_is_delivered_again_while_it_runs(rig: Rig) -> list[Line]:
+    """It comes back when the lease of its first delivery is over."""
+    with one_runs(rig, lock="while_executing") as (_, message):
+        rig.deliver_again(message)
+        eventually(lambda: rig.told("rescheduled"))
+    why = {"side": "server", "strategy": "redelivery", "holder_id": message.message_id}
+    return [line("rescheduled", "info", message, "while_executing", **why, delay_ms=between(500, 30_000), attempt=0)]
+
+
+@case("merged")
+def a_retry_meets_a_newer_copy(rig: Rig) -> list[Line]:
+    """The copy was sent while the first one ran, and failed."""
+    gate, copies = Gate(), list[Message[Any]]()
+
+    def export() -> None:
+        gate.arrive()
+        if not rig.told("merged"):
+            raise RuntimeError
+
+    actor = rig.actor(export, lock="until_executing")
+    copies.append(actor.send())
+    rig.start(threads=1)
+    gate.wait_for_arrival()
+    copies.append(actor.send())
+    gate.open(times=2)
+    rig.join()
+    first, second = copies
+    return [line("merged", "info", first, "until_executing", holder_id=second.message_id)]
+
+
+@case("released")
+def both_locks_are_let_go(rig: Rig) -> list[Line]:
+    """The queue lock when the run lock is taken, and that one after the run."""
+    message = rig.actor(export, lock="until_and_while_executing").send()
+    rig.drain()
+    return [
+        line("released", "debug", message, "until_and_while_executing", kind=kind, held_ms=A_WHILE_MS)
+        for kind in ("queue", "run")
+    ]
+
+
+@case("released")
+def a_lock_is_let_go_by_hand(rig: Rig) -> list[Line]:
+    """Redis does not know its lock type."""
+    actor = rig.actor(export, lock="until_executed")
+    message = actor.send()
+    assert rig.unique.locks.release_matching("export") == 1
+    return [line("released", "info", message, "", kind="queue", held_ms=A_WHILE_MS)]
+
+
+@case("lapsed")
+def a_message_starts_without_the_lock_it_had(rig: Rig) -> list[Line]:
+    """Somebody deleted it."""
+    message = rig.actor(export, lock="until_executing").send()
+    rig.redis.delete(*rig.lock_keys())
+    rig.drain()
+    return [line("lapsed", "warning", message, "until_executing")]
+
+
+@case("reclaimed")
+def a_lock_is_taken_over_from_a_message_that_is_gone(rig: Rig) -> list[Line]:
+    """The Redis broker is asked after a holder that was not seen for a while."""
+    client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+    broker = RedisBroker(client=client)
+    broker.middleware = []
+    broker.add_middleware(rig.unique)
+    actor = dramatiq.actor(broker=broker, lock="until_executed")(export)
+    first = actor.send()
+    client.flushall()
+    rig.not_seen_for(10_000)
+    second = actor.send()
+    return [line("reclaimed", "warning", second, "until_executed", holder_id=first.message_id)]
+
+
+@case("lease_lost")
+def a_lock_is_deleted_while_its_message_runs(rig: Rig) -> list[Line]:
+    """It is told when it would be renewed: at a third of the lease."""
+    rig.use(UniqueMiddleware(rig.client, lease=1))
+    with one_runs(rig, lock="until_executed") as (_, message):
+        rig.redis.delete(*rig.lock_keys())
+        eventually(lambda: rig.told("lease_lost"))
+    return [line("lease_lost", "error", message, "until_executed", kind="queue")]
+
+
+@case("after_unlock_failed")
+def a_hook_raises(rig: Rig) -> list[Line]:
+    """The type of it is told, and where; its text may have arguments of the job in it."""
+
+    def raise_it() -> None:
+        raise ZeroDivisionError
+
+    message = rig.actor(export, lock="until_executed", after_unlock=raise_it).send()
+    rig.drain()
+    where = f"{__file__}:{raise_it.__code__.co_firstlineno + 1} in raise_it"
+    return [line("after_unlock_failed", "error", message, "until_executed", error="ZeroDivisionError", where=where)]
+
+
+@case("store_error")
+def the_store_is_away_at_enqueue(rig: Rig) -> list[Line]:
+    """The caller has the error."""
+    actor = rig.actor(export, lock="until_executed")
+    message = actor.message()
+    cut_off(rig)
+    with pytest.raises(LockStoreUnavailable) as raised:
+        rig.broker.enqueue(message)
+    why = {"operation": "enqueue", "error": str(raised.value), "consequence": "refused"}
+    same = line("store_error", "error", actor.send(), "until_executed", **why)
+    return [same | {"message_id": message.message_id}]
+
+
+@case("store_error")
+def the_store_is_away_at_enqueue_and_nobody_minds(rig: Rig) -> list[Line]:
+    """Under `on_store_error="ignore"`."""
+    rig.use(UniqueMiddleware(rig.client, on_store_error="ignore"))
+    actor = rig.actor(export, lock="until_executed")
+    error = f"the lock store failed at 'acquire': {cut_off(rig)}"
+    why = {"operation": "enqueue", "error": error, "consequence": "unlocked"}
+    return [line("store_error", "error", actor.send(), "until_executed", **why)]
+
+
+@case("store_error")
+def the_store_is_away_at_a_start(rig: Rig) -> list[Line]:
+    """The delivery fails, and its retry runs."""
+    message = rig.actor(export, lock="until_executed").send()
+    error = f"the lock store failed at 'begin': {cut_off(rig)}"
+    rig.drain()
+    why = {"operation": "start", "error": error, "consequence": "failed"}
+    return [line("store_error", "error", message, "until_executed", **why)]
+
+
+@case("store_error")
+def the_store_is_away_when_a_lock_is_released(rig: Rig) -> list[Line]:
+    """It is released in the background."""
+    with one_runs(rig, lock="until_executed") as (_, message):
+        error = f"the lock store failed at 'finish': {cut_off(rig)}"
+    eventually(lambda: rig.told("released"))
+    why = {"operation": "release", "error": error, "consequence": "later"}
+    return [line("store_error", "error", message, "until_executed", **why)]
+
+
+@case("store_error")
+def the_store_is_away_when_a_lock_is_renewed(rig: Rig) -> list[Line]:
+    """It is renewed the next time."""
+    rig.use(UniqueMiddleware(rig.client, lease=1))
+    with one_runs(rig, lock="until_executed") as (_, message):
+        error = f"the lock store failed at 'renew': {cut_off(rig)}"
+        eventually(lambda: rig.told("store_error"))
+    why = {"operation": "renew", "error": error, "consequence": "later"}
+    return [line("store_error", "error", message, "until_executed", **why)]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """A Stub broker; the locks in memory, in a Redis that can be cut off."""
+    client, bench = fakeredis.FakeRedis(server=fakeredis.FakeServer()), StubBench()
+    unique = UniqueMiddleware(client)
+    bench.broker.add_middleware(unique)
+    dramatiq.set_broker(bench.broker)
+    rig = Rig(bench, unique, client)
+    yield rig
+    rig.stop()
+    bench.close()
+
+
+@pytest.mark.parametrize(("event", "happens"), [pytest.param(*case, id=case[1].__name__) for case in CASES])
+def test_a_line_has_every_key_of_its_fact(event: str, happens: Callable[[Rig], list[Line]], rig: Rig) -> None:
+    """What really happens is told in these lines of that name, with these keys and no other; so are its events."""
+    with capture_logs() as lines:
+        expected = happens(rig)
+        rig.stop()
+
+    assert [line for line in lines if line["event"] == event] == expected
+    told = [{"event": event, "log_level": line["log_level"]} for line in expected]
+    for fact, keys in zip(rig.told(event), told, strict=True):
+        keys |= {name: value for name, value in dataclasses.asdict(fact).items() if value is not None}
+    assert told == expected
+
+
+def test_every_fact_has_such_a_case() -> None:
+    """A new event comes with a case above, in which it is really told."""
+    assert {event for event, _ in CASES} == set(CATALOGUE)
 
 
 def test_no_line_and_no_event_has_an_argument_of_a_job(
