@@ -2,8 +2,11 @@
 
 import os
 from typing import Any, TypeGuard
+from urllib.parse import urlsplit
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from dramatiq_unique.errors import InvalidLockOptions
 
@@ -14,6 +17,7 @@ __all__ = [
     "URL_VARIABLE",
     "Client",
     "connect",
+    "dial",
     "errors_of",
     "is_address",
     "is_prefix",
@@ -77,6 +81,32 @@ def connect(client: Client | None, url: str | None, otherwise: Client | None) ->
     if url is None and (url := os.environ.get(URL_VARIABLE)) and not is_address(url):
         raise InvalidLockOptions(f"UniqueMiddleware: the environment's {URL_VARIABLE} {NO_ADDRESS}")
     return Client.from_url(url) if url else otherwise or Client()
+
+
+def dial(url: str, *, patience_s: float) -> Client:
+    """Make a client for somebody who waits for the answer: it gives up soon, and tries nothing twice.
+
+    Arguments:
+        url: The address; the environment's is not asked.
+        patience_s: How long it waits for a connection, and for each answer, unless the address says otherwise.
+
+    Returns:
+        The client. Nothing is connected yet.
+
+    Raises:
+        ValueError: It is no address of a Redis, or one that redis-py would only find fault with when it connects.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("redis", "rediss") and not parts.path.strip("/").isdecimal() and parts.path.strip("/"):
+            raise ValueError  # noqa: TRY301 - redis-py takes database 0 then
+        client = Client.from_url(
+            url, socket_connect_timeout=patience_s, socket_timeout=patience_s, retry=Retry(NoBackoff(), 0)
+        )
+        client.connection_pool.make_connection()  # Its arguments are looked at here; nothing is connected.
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError(NO_ADDRESS) from None
+    return client
 
 
 def errors_of(client: Any) -> tuple[type[Exception], ...]:

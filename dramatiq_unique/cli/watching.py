@@ -1,0 +1,98 @@
+"""The command that goes on looking: ``watch``."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from dramatiq_unique.cli.exits import Exit
+from dramatiq_unique.cli.screen import Screen
+from dramatiq_unique.cli.site import Site
+from dramatiq_unique.cli.table import Table, row_of
+from dramatiq_unique.cli.wording import counted
+from dramatiq_unique.locks import Lock, LockHolder
+
+
+__all__ = ["watch"]
+
+_Key = tuple[str, str, str, int]
+
+
+def watch(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
+    """Watch the locks until somebody ends it: the oldest holders, or the changes as JSON."""
+    looks = _Looks(site, screen, arguments)
+    table = screen.room_for_table()
+    if table is None:
+        return _changes(looks, screen)
+    return _oldest(looks, screen, table, site.name)
+
+
+class _Looks:
+    """Looks at all locks again and again.
+
+    Arguments:
+        site: Where the locks are.
+        screen: Where a key that cannot be read is told.
+        arguments: Which locks, how often, how many times.
+    """
+
+    def __init__(self, site: Site, screen: Screen, arguments: argparse.Namespace) -> None:
+        self._site = site
+        self._screen = screen
+        self._arguments = arguments
+
+    def each(self) -> Iterator[Iterator[tuple[Lock, LockHolder]]]:
+        """Give each look, with a pause between two."""
+        looked = 0
+        while True:
+            yield self._look()
+            looked += 1
+            if looked == self._arguments.times:
+                return
+            time.sleep(self._arguments.every)
+
+    def _look(self) -> Iterator[tuple[Lock, LockHolder]]:
+        found = self._site.locks.iter(self._arguments.pattern or "*", queue=self._arguments.queue)
+        return ((lock, holder) for lock in found for holder in lock.holders)
+
+
+def _oldest(looks: _Looks, screen: Screen, table: Table, where: str) -> Exit:
+    """Show those who have had a lock for longest, and how many there are, in constant memory."""
+    with screen.live() as update:
+        for look in looks.each():
+            states: Counter[str] = Counter()
+
+            def counting(look: Iterator[tuple[Lock, LockHolder]] = look) -> Iterator[tuple[Lock, LockHolder]]:
+                for lock, holder in look:
+                    states[holder.state] += 1  # noqa: B023 - used up before the next look
+                    yield lock, holder
+
+            oldest = heapq.nsmallest(screen.height, counting(), key=lambda found: found[1].since_ms)
+            told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
+            at = time.strftime("%H:%M:%S")
+            headline = f"{at}  {counted(sum(states.values()), 'holder')} in Redis {where}{': ' if told else ''}{told}"
+            update(headline, table, [row_of(lock, holder) for lock, holder in oldest])
+    return Exit.DONE
+
+
+def _changes(looks: _Looks, screen: Screen) -> Exit:
+    """Tell who holds a lock that did not, whose state changed, and who holds it no more."""
+    before: dict[_Key, str] = {}
+    for look in looks.each():
+        now: dict[_Key, str] = {}
+        for lock, holder in look:
+            key = (lock.digest, holder.kind, holder.message_id, holder.since_ms)
+            now[key] = holder.state
+            if before.get(key) != holder.state:
+                change = "changed" if key in before else "held"
+                screen.json(
+                    {"change": change, "digest": lock.digest, "read_ms": lock.read_ms, "holder": holder.as_dict()}
+                )
+        for digest, kind, message_id, since_ms in before.keys() - now.keys():
+            who = {"kind": kind, "message_id": message_id, "since_ms": since_ms}
+            screen.json({"change": "gone", "digest": digest, "read_ms": None, "holder": who})
+        before = now
+    return Exit.DONE
