@@ -68,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: str, site: Site, screen: Screen, arguments: object) -> Exit:
     try:
+        site = site.whole()
         return _COMMANDS[command](site, screen, arguments)
     except LockStoreUnavailable as exc:
         raise Stop(in_words(exc, site.name), Exit.REDIS) from exc
@@ -75,6 +76,10 @@ def _run(command: str, site: Site, screen: Screen, arguments: object) -> Exit:
         raise Stop(str(exc), Exit.USAGE) from exc
     except UniqueError as exc:
         raise Stop(str(exc), Exit.UNREADABLE) from exc
+    except UnicodeEncodeError as exc:
+        raise Stop("an argument is no text that Redis could hold; is the terminal set to UTF-8?", Exit.USAGE) from exc
+    finally:
+        site.close()
 
 
 def _abandon(out: TextIO) -> None:

@@ -74,7 +74,9 @@ def _version(info: dict[str, Any]) -> Finding:
 
 
 def _role(info: dict[str, Any]) -> Finding:
-    role = info.get("role", "master")
+    role = info.get("role")
+    if role is None:
+        return Finding("role", "skipped", "the server does not tell whether it is a replica")
     if role == "master":
         return Finding("role", "ok", "it takes writes")
     return Finding("role", "fault", f"it is a {role}, and takes no locks", "give the address of its master")

@@ -108,7 +108,10 @@ def named(site: Site, arguments: argparse.Namespace) -> Lock:
         call = site.call(arguments.actor, arguments.what, arguments.kwargs)
         lock = site.locks.find(call.actor, *call.args, **call.kwargs)
         if lock is None:
-            raise Stop(f"nobody holds a lock of such a message of actor {arguments.actor!r}", Exit.NO)
+            raise Stop(
+                f"nobody holds a lock of such a message of actor {arguments.actor!r}; explain says what it asks for",
+                Exit.NO,
+            )
         return lock
     if len(arguments.what) != 1 or arguments.kwargs is not None:
         raise Stop("name one digest, or an actor and its arguments: --actor ship_order 7", Exit.USAGE)

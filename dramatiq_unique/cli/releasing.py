@@ -33,13 +33,16 @@ def release(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
     table, listing = screen.room_for_table(), Listing(site, screen)
     locks = _chosen(site, listing, arguments)
     releasing = _Releasing(site, screen, table)
-    if arguments.dry_run or not arguments.yes:
-        seen = releasing.shown(locks, keep=not arguments.dry_run, prospect=arguments.dry_run)
-        if releasing.held and not arguments.dry_run:
-            _ask(screen, releasing.held)
-            releasing.let_go(seen)
-    else:
-        releasing.let_go(locks)
+    try:
+        if arguments.yes and not arguments.dry_run:
+            releasing.let_go(locks)
+        else:
+            seen = releasing.shown(locks, prospect=arguments.dry_run)
+            if releasing.held and not arguments.dry_run:
+                _ask(screen, releasing.held)
+                releasing.let_go(seen)
+    except KeyboardInterrupt:
+        raise Stop(f"interrupted; {releasing.so_far}", Exit.INTERRUPTED) from None
     if releasing.held == 0 and not listing.unreadable:
         raise nothing_matches(site, arguments.pattern, arguments.queue)
     return releasing.exit(dry_run=arguments.dry_run) or listing.exit
@@ -95,20 +98,22 @@ class _Releasing:
         self.held = 0
         self.released = 0
 
-    def shown(self, locks: Iterable[Lock], *, keep: bool, prospect: bool) -> list[Lock]:
+    def shown(self, locks: Iterable[Lock], *, prospect: bool) -> list[Lock]:
         """Show what would be released.
 
         Arguments:
             locks: Where it is held.
-            keep: Whether to remember it, so that nothing else is released.
             prospect: Whether that is all that is wanted, so that a program is told too.
+
+        Returns:
+            What was shown, so that nothing else is released; none for a prospect.
         """
         kept: list[Lock] = []
 
         def rows() -> Iterator[Row]:
             for lock in locks:
                 self.held += len(lock.holders)
-                if keep:
+                if not prospect:
                     kept.append(lock)
                 for holder in lock.holders:
                     if prospect and self._table is None:
@@ -126,7 +131,7 @@ class _Releasing:
         """Release every holder, as far as it still stands as it was seen.
 
         Raises:
-            Stop: Redis refused, or somebody interrupted it; the text says how far it got.
+            Stop: Redis refused; the text says how far it got.
         """
         self.held = 0
         try:
@@ -138,9 +143,7 @@ class _Releasing:
                     if self._table is None:
                         self._tell(lock, holder, released=gone)
         except LockStoreUnavailable as exc:
-            raise Stop(f"{in_words(exc, self._site.name)}; {self._so_far}", Exit.REDIS) from exc
-        except KeyboardInterrupt:
-            raise Stop(f"interrupted; {self._so_far}", Exit.INTERRUPTED) from None
+            raise Stop(f"{in_words(exc, self._site.name)}; {self.so_far}", Exit.REDIS) from exc
 
     def exit(self, *, dry_run: bool) -> Exit:
         """Say what was done, and how the command ends."""
@@ -155,7 +158,8 @@ class _Releasing:
         return Exit.DONE if self.released else Exit.NO
 
     @property
-    def _so_far(self) -> str:
+    def so_far(self) -> str:
+        """Say how far it got."""
         return f"{counted(self.released, 'holder')} released before that" if self.released else "nothing was released"
 
     def _tell(self, lock: Lock, holder: LockHolder, *, released: bool) -> None:

@@ -80,7 +80,7 @@ class Screen:
 
     def say(self, text: str = "") -> None:
         """Print a line for people."""
-        self._out.write(f"{without_passwords(printable(text))}\n")
+        self._out.write(f"{printable(text)}\n")
         self._out.flush()
 
     def json(self, found: dict[str, Any]) -> None:
@@ -97,9 +97,12 @@ class Screen:
         """Ask on the terminal; the end of the input is no answer."""
         self._err.write(question)
         self._err.flush()
-        answer = sys.stdin.readline()
-        if not answer.endswith("\n"):
-            self._err.write("\n")
+        answer = ""
+        try:
+            answer = sys.stdin.readline()
+        finally:
+            if not answer.endswith("\n"):
+                self._err.write("\n")
         return answer
 
     def complain(self, text: str) -> None:
@@ -150,7 +153,11 @@ class Screen:
             yield self._one_below_the_other
             return
         with self._colours.live() as update:
-            yield update
+
+            def shown(headline: str, table: Table, rows: list[Row]) -> None:
+                update(printable(headline), table, rows)
+
+            yield shown
 
     @property
     def height(self) -> int:

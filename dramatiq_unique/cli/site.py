@@ -48,12 +48,20 @@ class Site:
         client: The Redis.
         prefix: What every key begins with.
         locks: The locks.
+        url: Its address, where it is not the broker's.
         broker: The broker.
         parts: What its middleware works with.
     """
 
     def __init__(
-        self, client: Client, prefix: str, locks: Locks, broker: Broker | None = None, parts: Parts | None = None
+        self,
+        client: Client,
+        prefix: str,
+        locks: Locks,
+        *,
+        url: str | None = None,
+        broker: Broker | None = None,
+        parts: Parts | None = None,
     ) -> None:
         self.client = client
         self.prefix = prefix
@@ -61,6 +69,7 @@ class Site:
         self.parts = parts
         self.inspection = Inspection(client, prefix=prefix)
         self._broker = broker
+        self._url = url
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Site:
@@ -80,6 +89,24 @@ class Site:
             raise Stop("--broker says where its locks are; leave out --url and --prefix", Exit.USAGE)
         return cls._on(broker, modules, path or ".")
 
+    def whole(self) -> Site:
+        """Reach the whole cluster, where the address is one of its nodes and the locks of the others would be missed.
+
+        Raises:
+            LockStoreUnavailable: Redis cannot be reached, or refuses.
+        """
+        if self._url is None or not self.inspection.is_one_of_several():
+            return self
+        with self.inspection.translated("cluster"):
+            client = dial(self._url, patience_s=_PATIENCE_S, cluster=True)
+        self.close()
+        return Site(client, self.prefix, Locks(client, prefix=self.prefix), url=self._url)
+
+    def close(self) -> None:
+        """Let go of the connections, unless they are the application's."""
+        if self._url is not None:
+            self.client.close()
+
     @classmethod
     def _at(cls, url: str | None, prefix: str) -> Site:
         source = "--url"
@@ -89,7 +116,7 @@ class Site:
             raise Stop(f"say where the locks are: --url, --broker, or the environment's {URL_VARIABLE}", Exit.USAGE)
         try:
             client = dial(url, patience_s=_PATIENCE_S)
-            return cls(client, prefix, Locks(client, prefix=prefix))
+            return cls(client, prefix, Locks(client, prefix=prefix), url=url)
         except ValueError as exc:
             raise Stop(f"{source} {exc}", Exit.USAGE) from None
         except InvalidLockOptions as exc:
@@ -108,7 +135,7 @@ class Site:
         explaining, journal = unique._explaining, unique._journal  # noqa: SLF001 - of one package
         store = parts.store
         locks = Locks(store.client, prefix=store.prefix, on=explaining, journal=journal)
-        return cls(store.client, store.prefix, locks, broker, parts)
+        return cls(store.client, store.prefix, locks, broker=broker, parts=parts)
 
     @property
     def name(self) -> str:

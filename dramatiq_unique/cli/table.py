@@ -36,14 +36,14 @@ class _Column:
 
 _COLUMNS = (
     _Column("digest", 40),
-    _Column("lock", 5, rank=4),
+    _Column("lock", 5, rank=2),
     _Column("state", 8),
     _Column("actor", 14),
-    _Column("queue", 12, rank=3),
+    _Column("queue", 12, rank=2),
     _Column("held for", 8),
     _Column("free in", 8, rank=1),
-    _Column("process", 20, rank=2),
-    _Column("message", 36, rank=2),
+    _Column("process", 20, rank=3),
+    _Column("message", 36, rank=4),
 )
 
 

@@ -43,6 +43,7 @@ class _Looks:
         self._site = site
         self._screen = screen
         self._arguments = arguments
+        self._told: set[str] = set()
 
     def each(self) -> Iterator[Iterator[tuple[Lock, LockHolder]]]:
         """Give each look, with a pause between two."""
@@ -55,8 +56,12 @@ class _Looks:
             time.sleep(self._arguments.every)
 
     def _look(self) -> Iterator[tuple[Lock, LockHolder]]:
-        found = self._site.locks.iter(self._arguments.pattern or "*", queue=self._arguments.queue)
-        return ((lock, holder) for lock in found for holder in lock.holders)
+        pattern = "*" if self._arguments.pattern is None else self._arguments.pattern
+        for lock in self._site.locks.iter(pattern, queue=self._arguments.queue):
+            if lock.unreadable is not None and self._screen.as_json and lock.digest not in self._told:
+                self._told.add(lock.digest)
+                self._screen.complain(lock.unreadable)
+            yield from ((lock, holder) for holder in lock.holders)
 
 
 def _oldest(looks: _Looks, screen: Screen, table: Table, where: str) -> Exit:
@@ -64,18 +69,18 @@ def _oldest(looks: _Looks, screen: Screen, table: Table, where: str) -> Exit:
     with screen.live() as update:
         for look in looks.each():
             states: Counter[str] = Counter()
-
-            def counting(look: Iterator[tuple[Lock, LockHolder]] = look) -> Iterator[tuple[Lock, LockHolder]]:
-                for lock, holder in look:
-                    states[holder.state] += 1  # noqa: B023 - used up before the next look
-                    yield lock, holder
-
-            oldest = heapq.nsmallest(screen.height, counting(), key=lambda found: found[1].since_ms)
+            oldest = heapq.nsmallest(screen.height, _counted(look, states), key=lambda found: found[1].since_ms)
             told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
             at = time.strftime("%H:%M:%S")
             headline = f"{at}  {counted(sum(states.values()), 'holder')} in Redis {where}{': ' if told else ''}{told}"
             update(headline, table, [row_of(lock, holder) for lock, holder in oldest])
     return Exit.DONE
+
+
+def _counted(look: Iterator[tuple[Lock, LockHolder]], states: Counter[str]) -> Iterator[tuple[Lock, LockHolder]]:
+    for lock, holder in look:
+        states[holder.state] += 1
+        yield lock, holder
 
 
 def _changes(looks: _Looks, screen: Screen) -> Exit:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 __all__ = ["clipped", "counted", "moment", "printable", "width_of", "without_passwords"]
 
-_USER_INFO = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@")
+_USER_INFO = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://).*@", re.DOTALL)
 _IN_QUERY = re.compile(r"(?i)\b(password|passwd|pwd|credential\w*)=[^&\s'\"]*")
 
 

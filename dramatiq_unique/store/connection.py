@@ -1,7 +1,7 @@
 """Which Redis holds the locks."""
 
 import os
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 from urllib.parse import urlsplit
 
 import redis
@@ -83,15 +83,16 @@ def connect(client: Client | None, url: str | None, otherwise: Client | None) ->
     return Client.from_url(url) if url else otherwise or Client()
 
 
-def dial(url: str, *, patience_s: float) -> Client:
+def dial(url: str, *, patience_s: float, cluster: bool = False) -> Client:
     """Make a client for somebody who waits for the answer: it gives up soon, and tries nothing twice.
 
     Arguments:
         url: The address; the environment's is not asked.
         patience_s: How long it waits for a connection, and for each answer, unless the address says otherwise.
+        cluster: Whether it is a cluster that this is a node of; that is connected at once.
 
     Returns:
-        The client. Nothing is connected yet.
+        The client. Nothing else is connected yet.
 
     Raises:
         ValueError: It is no address of a Redis, or one that redis-py would only find fault with when it connects.
@@ -100,9 +101,11 @@ def dial(url: str, *, patience_s: float) -> Client:
         parts = urlsplit(url)
         if parts.scheme in ("redis", "rediss") and not parts.path.strip("/").isdecimal() and parts.path.strip("/"):
             raise ValueError  # noqa: TRY301 - redis-py takes database 0 then
-        client = Client.from_url(
-            url, socket_connect_timeout=patience_s, socket_timeout=patience_s, retry=Retry(NoBackoff(), 0)
-        )
+        waits: dict[str, Any] = {"socket_connect_timeout": patience_s, "socket_timeout": patience_s}
+        if cluster:
+            whole: Any = redis.RedisCluster.from_url(url, **waits)
+            return cast("Client", whole)
+        client = Client.from_url(url, retry=Retry(NoBackoff(), 0), **waits)
         client.connection_pool.make_connection()  # Its arguments are looked at here; nothing is connected.
     except (TypeError, ValueError, AttributeError):
         raise ValueError(NO_ADDRESS) from None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dramatiq_unique.store.lookups import PAGE, RAW, Lookups
+from dramatiq_unique.store.lookups import PAGE, RAW, Lookups, is_cluster
 
 
 __all__ = ["Inspection", "Server"]
@@ -41,20 +41,27 @@ class Inspection(Lookups):
     def servers(self) -> Iterator[Server]:
         """Ask each server: the one there is, or every master of a cluster."""
         for node in self._nodes():
-            with self.translated("info"):
+            with self.translated("time"):
                 before_s = time.time()
                 seconds, microseconds = node.time()
                 after_s = time.time()
-                info: dict[str, Any] = {}
-                for section in _SECTIONS:
-                    info |= node.info(section)
+            info: dict[str, Any] = {}
+            for section in _SECTIONS:
+                info |= self._asked("info", node.info, section) or {}
             middle_s = (before_s + after_s) / 2
             yield Server(
                 info=info,
-                saves=self._saves(node),
+                saves=next(iter((self._asked("config", node.config_get, "save") or {}).values()), None),
                 answer_ms=(after_s - before_s) * 1000,
                 ahead_ms=(int(seconds) + int(microseconds) / 1_000_000 - middle_s) * 1000,
             )
+
+    def is_one_of_several(self) -> bool:
+        """Tell whether the client knows one node of a cluster only, and would miss what is on the others."""
+        if is_cluster(self.client):
+            return False
+        told = self._asked("info", self.client.info, "cluster") or {}
+        return bool(int(told.get("cluster_enabled", 0)))
 
     def count(self) -> int:
         """Count the keys of the database, those of others too."""
@@ -87,10 +94,18 @@ class Inspection(Lookups):
                     if int(ttl_ms) == -1:
                         yield name.decode(errors="replace")
 
-    def _saves(self, node: Any) -> str | None:
-        """Ask for the configuration, which a server that is somebody else's need not tell."""
-        try:
-            found = node.config_get("save")
-        except self._errors:
-            return None
-        return next((str(value) for value in found.values()), None)
+    def _asked(self, operation: str, ask: Callable[[str], Any], what: str) -> dict[str, Any] | None:
+        """Ask the server about itself, which it need not tell everybody."""
+        with self.translated(operation):
+            try:
+                told: dict[str, Any] = ask(what)
+            except self._errors as exc:
+                if not _is_refusal(exc):
+                    raise
+                return None
+            return told
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell a command that this server or user does not have from a server that does not work."""
+    return "NoPermissionError" in {cls.__name__ for cls in type(error).__mro__} or "unknown command" in str(error)
