@@ -85,6 +85,8 @@ class Site:
             if modules or path is not None:
                 raise Stop("--import and --path go with --broker, which is missing", Exit.USAGE)
             return cls._at(url, _PREFIX if prefix is None else prefix)
+        if "://" in broker:
+            raise Stop("--broker takes module:attribute; an address goes into --url", Exit.USAGE)
         if url is not None or prefix is not None:
             raise Stop("--broker says where its locks are; leave out --url and --prefix", Exit.USAGE)
         return cls._on(broker, modules, path or ".")

@@ -30,14 +30,16 @@ class Shop:
         self.unique = UniqueMiddleware()
         self.broker.add_middleware(self.unique)
 
+        @dramatiq.actor(broker=self.broker, lock="until_executed", lock_info=True)
         def ship(order_id: int, speed: str = "slow") -> None:
             pass
 
+        @dramatiq.actor(broker=self.broker, lock="until_executed", queue_name="money")
         def bill(order_id: int) -> None:
             pass
 
-        self.ship: Any = dramatiq.actor(ship, broker=self.broker, lock="until_executed", lock_info=True)
-        self.bill: Any = dramatiq.actor(bill, broker=self.broker, lock="until_executed", queue_name="money")
+        self.ship: Any = ship
+        self.bill: Any = bill
 
     def send(self, *args: Any) -> tuple[str, str]:
         """Ship, and give the digest and the message's id."""

@@ -1,5 +1,7 @@
 """The real command, as a process: with pipes, and on a terminal."""
 
+import contextlib
+import io
 import os
 import pty
 import select
@@ -11,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
+from dramatiq_unique.cli import main
 from dramatiq_unique.store import URL_VARIABLE
 
 
-__all__ = ["COMMAND", "ROOT", "Ended", "Terminal", "environment", "run", "terminal"]
+__all__ = ["COMMAND", "ROOT", "Ended", "Terminal", "environment", "run", "run_process", "terminal"]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "dramatiq_unique"]
@@ -45,7 +49,29 @@ def environment(url: str, **more: str) -> dict[str, str]:
 
 
 def run(url: str, *arguments: str, said: str = "", **more: str) -> Ended:
-    """Run a command with pipes.
+    """Run a command with pipes: in this process, which is faster, unless it imports a user's module.
+
+    Args:
+        url: The Redis.
+        arguments: The command and its arguments.
+        said: What stands in its standard input.
+        more: More of its environment.
+    """
+    if "--broker" in arguments:
+        return run_process(url, *arguments, said=said, **more)
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, environment(url, **more), clear=True),
+        mock.patch.object(sys, "stdin", io.StringIO(said)),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = main(arguments)
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def run_process(url: str, *arguments: str, said: str = "", **more: str) -> Ended:
+    """Run a command with pipes, in a process of its own.
 
     Args:
         url: The Redis.

@@ -11,7 +11,7 @@ import redis
 from dramatiq_unique.cli import main
 from dramatiq_unique.cli.wording import clipped, counted, moment, printable, width_of, without_passwords
 from tests.cli.conftest import Command, Shop
-from tests.cli.shell import COMMAND, ROOT, environment, run, terminal
+from tests.cli.shell import COMMAND, ROOT, environment, run, run_process, terminal
 from tests.cost.test_lookups import fill
 from tests.servers import HOST, GivenRedis, RedisServer, free_port
 
@@ -227,8 +227,8 @@ class TestRubbish:
             assert (ended.code, ended.out) == (4, "")
             assert f"what stands in key '{key}' is no lock of ours" in ended.complaint
             assert ended.complaint.endswith("look at it, and delete it")
-        for arguments in (("list",), ("release", "--pattern", "*", "--yes", "--json")):
-            ended = command(*arguments)
+        for walk in (("list",), ("release", "--pattern", "*", "--yes", "--json")):
+            ended = command(*walk)
             assert ended.code == 4
             assert digest in ended.out
             assert key in ended.err
@@ -282,7 +282,7 @@ class TestTerminal:
         """What it cannot show is written out."""
         key = "dramatiq-unique:{latin}:queue"
         shop.redis.hset(key, mapping={"o:é": "1 1 99999999999999 w -"})
-        ended = command("list", PYTHONIOENCODING="ascii")
+        ended = run_process(shop.url, "list", PYTHONIOENCODING="ascii")
         assert r"\xe9" in ended.out
         assert ended.code == 0
 
@@ -327,7 +327,7 @@ class TestTerminal:
     def test_a_full_disk_is_told(self, shop: Shop, server: RedisServer | GivenRedis) -> None:
         """In one line."""
         shop.send(7)
-        with open("/dev/full", "w") as full:  # noqa: PTH123, PLW1514 - a device
+        with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
             done = subprocess.run(
                 [*COMMAND, "list", "--json"],
                 env=environment(server.url),

@@ -174,7 +174,7 @@ class TestNothingByAccident:
 
         shop.send(1)
         shop.send(2)
-        released = []
+        released: list[Any] = []
 
         def once(locks: Locks, lock: Any) -> int:
             if released:
