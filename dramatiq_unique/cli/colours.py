@@ -41,7 +41,19 @@ class Colours:
             rows: The rows of the page.
             titled: Whether the titles stand above it.
         """
-        self._console.print(_drawn(table, rows, titled=titled))
+        if table.stacked:
+            for line in table.lines(rows, titled=titled):
+                self.line(line)
+        else:
+            self._console.print(_drawn(table, rows, titled=titled))
+
+    def line(self, text: str) -> None:
+        """Print a line, above whatever changes.
+
+        Arguments:
+            text: The line; the terminal breaks it where it is too long.
+        """
+        self._console.print(Text(text), soft_wrap=True)
 
     @contextmanager
     def progress(self, total: int, what: str) -> Iterator[Callable[[int], object]]:

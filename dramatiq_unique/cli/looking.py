@@ -66,7 +66,7 @@ class Listing:
 
 def list_locks(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
     """List who holds which lock."""
-    table, listing = screen.room_for_table(), Listing(site, screen)
+    table, listing = screen.table_for_people(), Listing(site, screen)
     locks = listing.walk(arguments.pattern, arguments.queue, "Looking at the locks")
     if table is None:
         for lock in locks:

@@ -30,7 +30,7 @@ def release(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
         Stop: There is nothing to release, or nobody agreed.
     """
     _check(arguments)
-    table, listing = screen.room_for_table(), Listing(site, screen)
+    table, listing = screen.table_for_people(), Listing(site, screen)
     locks = _chosen(site, listing, arguments)
     releasing = _Releasing(site, screen, table)
     try:

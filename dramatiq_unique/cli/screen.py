@@ -31,6 +31,9 @@ class _Colours(Protocol):
     def table(self, table: Table, rows: list[Row], *, titled: bool) -> None:
         """Print a page of a table."""
 
+    def line(self, text: str) -> None:
+        """Print a line, above whatever changes."""
+
     def progress(self, total: int, what: str) -> contextlib.AbstractContextManager[Advance]:
         """Show a bar until the block ends."""
 
@@ -52,6 +55,7 @@ class Screen:
         self._err = err
         self.as_json = as_json
         self._colours = _colours(out) if not as_json and _is_terminal(out) else None
+        self._moving = False
         self._bars = self._colours or (_colours(err) if not _is_terminal(out) and _is_terminal(err) else None)
 
     @property
@@ -62,14 +66,20 @@ class Screen:
             return int(said)
         return shutil.get_terminal_size().columns if _is_terminal(self._out) else None
 
-    def room_for_table(self) -> Table | None:
+    def table_for_people(self) -> Table | None:
         """Make a table, unless it is JSON that is wanted.
 
         Raises:
             Stop: The terminal is too narrow.
         """
-        if self.as_json:
-            return None
+        return None if self.as_json else self.table()
+
+    def table(self) -> Table:
+        """Make a table.
+
+        Raises:
+            Stop: The terminal is too narrow.
+        """
         width = self.width
         if width is not None and width < NARROWEST:
             raise Stop(
@@ -90,7 +100,11 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Say something that is not what was asked for."""
-        self._err.write(f"{without_passwords(printable(text))}\n")
+        text = without_passwords(printable(text))
+        if self._moving and self._bars is not None and _is_terminal(self._err):
+            self._bars.line(text)  # Else it would stand in the middle of the bar.
+            return
+        self._err.write(f"{text}\n")
         self._err.flush()
 
     def asked(self, question: str) -> str:
@@ -117,7 +131,7 @@ class Screen:
         """
         source, count = iter(rows), 0
         while page := list(islice(source, _PAGE)):
-            if self._colours is not None and not table.stacked:
+            if self._colours is not None:
                 self._colours.table(table, page, titled=not count)
             else:
                 self._out.writelines(f"{line}\n" for line in table.lines(page, titled=not count))
@@ -140,7 +154,11 @@ class Screen:
             yield None
             return
         with self._bars.progress(total(), what) as advance:
-            yield advance
+            self._moving = True
+            try:
+                yield advance
+            finally:
+                self._moving = False
 
     @contextlib.contextmanager
     def live(self) -> Iterator[Callable[[str, Table, list[Row]], object]]:

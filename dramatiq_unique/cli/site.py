@@ -12,7 +12,7 @@ from typing import Any
 
 from dramatiq import Actor, Broker
 
-from dramatiq_unique import InvalidLockOptions, UniqueMiddleware
+from dramatiq_unique import InvalidLockOptions, UniqueError, UniqueMiddleware
 from dramatiq_unique.cli.exits import Exit, Stop
 from dramatiq_unique.cli.modules import import_broker
 from dramatiq_unique.locks import Locks
@@ -133,7 +133,10 @@ class Site:
                 f"the {type(broker).__name__} of --broker {name} has no UniqueMiddleware; name the broker that has it",
                 Exit.USAGE,
             )
-        parts = unique._on(broker).parts  # noqa: SLF001 - of one package
+        try:
+            parts = unique._on(broker).parts  # noqa: SLF001 - of one package
+        except UniqueError as exc:
+            raise Stop(str(exc), Exit.USAGE) from exc
         explaining, journal = unique._explaining, unique._journal  # noqa: SLF001 - of one package
         store = parts.store
         locks = Locks(store.client, prefix=store.prefix, on=explaining, journal=journal)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dramatiq_unique.cli.exits import Exit
 from dramatiq_unique.cli.screen import Screen
 from dramatiq_unique.cli.site import Site
-from dramatiq_unique.cli.table import Table, row_of
+from dramatiq_unique.cli.table import row_of
 from dramatiq_unique.cli.wording import counted
 from dramatiq_unique.locks import Lock, LockHolder
 
@@ -24,10 +24,9 @@ _Key = tuple[str, str, str, int]
 def watch(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
     """Watch the locks until somebody ends it: the oldest holders, or the changes as JSON."""
     looks = _Looks(site, screen, arguments)
-    table = screen.room_for_table()
-    if table is None:
+    if screen.as_json:
         return _changes(looks, screen)
-    return _oldest(looks, screen, table, site.name)
+    return _oldest(looks, screen, site.name)
 
 
 class _Looks:
@@ -64,7 +63,7 @@ class _Looks:
             yield from ((lock, holder) for holder in lock.holders)
 
 
-def _oldest(looks: _Looks, screen: Screen, table: Table, where: str) -> Exit:
+def _oldest(looks: _Looks, screen: Screen, where: str) -> Exit:
     """Show those who have had a lock for longest, and how many there are, in constant memory."""
     with screen.live() as update:
         for look in looks.each():
@@ -73,7 +72,8 @@ def _oldest(looks: _Looks, screen: Screen, table: Table, where: str) -> Exit:
             told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
             at = time.strftime("%H:%M:%S")
             headline = f"{at}  {counted(sum(states.values()), 'holder')} in Redis {where}{': ' if told else ''}{told}"
-            update(headline, table, [row_of(lock, holder) for lock, holder in oldest])
+            # A new one each time: the terminal may have another size by now.
+            update(headline, screen.table(), [row_of(lock, holder) for lock, holder in oldest])
     return Exit.DONE
 
 

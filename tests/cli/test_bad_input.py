@@ -1,5 +1,7 @@
 """Whatever is wrong is one line that says what, and what to do; an exit code; and no traceback."""
 
+import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -180,6 +182,14 @@ class TestRedis:
             assert ended.code in (0, 1)
             assert "s3cret" not in ended.out + ended.err
 
+    def test_one_that_does_not_answer(self) -> None:
+        """It is not waited for longer than the address says, ten seconds by default."""
+        with RedisServer() as server:
+            os.kill(server.pid, signal.SIGSTOP)
+            ended = run(f"{server.url}?socket_timeout=0.2", "list")
+        assert (ended.code, ended.out) == (3, "")
+        assert "does not answer; is it running" in ended.complaint
+
     def test_a_user_without_permission(self) -> None:
         """To release, for one who may look."""
         with RedisServer() as server:
@@ -277,6 +287,16 @@ class TestTerminal:
         assert command("list", "--json", COLUMNS="20").code == 0
         for nonsense in ("", "0", "-5", "wide"):
             assert command("list", COLUMNS=nonsense).code == 0
+
+    @pytest.mark.parametrize("columns", [40, 72, 80, 110, 140, 170])
+    def test_a_bar_a_table_and_a_complaint_share_it(self, shop: Shop, columns: int) -> None:
+        """Each on lines of its own; whole digests at any width."""
+        digest, _ = shop.send(7)
+        key = shop.spoil()
+        with terminal(shop.url, "list", columns=columns) as shown:
+            assert shown.end() == 4
+        assert digest in shown.shown
+        assert f"dramatiq-unique: what stands in key '{key}' is no lock of ours" in re.sub(r"\s*\r\n", " ", shown.shown)
 
     def test_one_that_knows_ascii_only(self, shop: Shop, command: Command) -> None:
         """What it cannot show is written out."""

@@ -1,6 +1,7 @@
 """``list``, ``show``, ``explain``: what they print."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -144,6 +145,13 @@ class TestExplain:
     def test_a_broker_may_be_made_by_a_callable(self, shop: Shop, command: Command, name: str) -> None:
         """One that sets the global broker, as for Dramatiq's own command, or returns one."""
         assert command("explain", "ship", "7", "--broker", name).code == 0
+
+    def test_modules_may_be_in_another_folder(self, shop: Shop, command: Command, tmp_path: Path) -> None:
+        """Which is looked into before this one."""
+        (tmp_path / "elsewhere.py").write_text("from tests.cli.shop import broker\n", encoding="utf-8")
+        named = ("explain", "ship", "7", "--broker", "elsewhere:broker")
+        assert command(*named).code == 2
+        assert command(*named, "--path", str(tmp_path)).code == 0
 
     def test_more_modules_bring_more_actors(self, shop: Shop, command: Command) -> None:
         """Those that the broker's own module does not import."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from dramatiq_unique import outcome
+from dramatiq_unique import LockStoreUnavailable, outcome
+from dramatiq_unique.locks import Locks
 from tests.cli.conftest import Command, Shop
-from tests.cli.shell import terminal
+from tests.cli.shell import run, terminal
 from tests.servers import GivenRedis, RedisServer
 
 
@@ -164,24 +165,28 @@ class TestNothingByAccident:
         assert shop.holders() == set()
         assert shop.redis.get(key) == b"hello"
 
-    def test_a_server_that_goes_away_says_how_far_it_got(
-        self, shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: Any
+    @pytest.mark.parametrize(
+        ("raised", "code", "said"),
+        [
+            (LockStoreUnavailable("gone"), 3, "failed: gone; 1 holder released before that"),
+            (KeyboardInterrupt(), 130, "interrupted; 1 holder released before that"),
+        ],
+    )
+    def test_it_says_how_far_it_got(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, said: str
     ) -> None:
-        """Between two releases."""
-        from dramatiq_unique import LockStoreUnavailable  # noqa: PLC0415
-        from dramatiq_unique.cli import main  # noqa: PLC0415
-        from dramatiq_unique.locks import Locks  # noqa: PLC0415
-
+        """Where Redis fails or somebody presses Ctrl-C between two releases."""
         shop.send(1)
         shop.send(2)
         released: list[Any] = []
 
         def once(locks: Locks, lock: Any) -> int:
             if released:
-                raise LockStoreUnavailable("gone")
+                raise raised
             released.append(lock)
             return 1
 
         monkeypatch.setattr(Locks, "release", once)
-        assert main(["release", "--pattern", "*", "--yes", "--url", server.url]) == 3
-        assert "1 holder released before that" in capsys.readouterr().err
+        ended = run(shop.url, "release", "--pattern", "*", "--yes")
+        assert ended.code == code
+        assert said in ended.complaint
