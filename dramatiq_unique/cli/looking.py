@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from dramatiq_unique import UniqueError
 from dramatiq_unique.cli.exits import Exit, Stop
 from dramatiq_unique.cli.screen import Screen
-from dramatiq_unique.cli.site import Call, Site
+from dramatiq_unique.cli.site import Site
 from dramatiq_unique.cli.table import Row, row_of
 from dramatiq_unique.cli.wording import counted, moment
 from dramatiq_unique.explanation import span
-from dramatiq_unique.journal import where_raised
-from dramatiq_unique.locks import Explanation, Lock, LockHolder
+from dramatiq_unique.locks import Lock, LockHolder
 
 
 __all__ = ["Listing", "explain", "list_locks", "named", "nothing_matches", "show"]
@@ -159,7 +157,8 @@ def described(lock: Lock, holder: LockHolder) -> Iterator[tuple[str, str]]:
 
 def explain(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
     """Say what would happen to a message, and because of whom."""
-    explanation = _explained(site, site.call(arguments.actor, arguments.what, arguments.kwargs))
+    call = site.call(arguments.actor, arguments.what, arguments.kwargs)
+    explanation = site.locks.explain(call.actor, *call.args, **call.kwargs)
     if screen.as_json:
         screen.json(explanation.as_dict())
     else:
@@ -167,13 +166,3 @@ def explain(site: Site, screen: Screen, arguments: argparse.Namespace) -> Exit:
         if explanation.digest is not None:
             screen.say(f"digest   {explanation.digest}")
     return Exit.DONE if explanation.action in ("enqueued", "replaced") else Exit.NO
-
-
-def _explained(site: Site, call: Call) -> Explanation:
-    try:
-        return site.locks.explain(call.actor, *call.args, **call.kwargs)
-    except UniqueError:
-        raise
-    except Exception as exc:
-        # A strategy of the user's own: its text is not shown, in which there may be arguments of a job.
-        raise Stop(f"explaining failed with {type(exc).__name__} at {where_raised(exc)}", Exit.USAGE) from exc

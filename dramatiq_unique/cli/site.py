@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from dramatiq import Actor, Broker
 
@@ -149,7 +150,12 @@ class Site:
         database = f"/{known.get('db') or 0}"
         if known.get("path"):
             return f"unix:{known['path']}{database}"
-        return f"{known.get('host', type(self.client).__name__)}:{known.get('port', '')}{database}"
+        if known.get("host"):
+            return f"{known['host']}:{known.get('port', '')}{database}"
+        if self._url is not None:
+            node = urlsplit(self._url)
+            return f"{node.hostname}:{node.port} and its cluster"
+        return "of the broker"
 
     def call(self, actor: str, what: Sequence[str], kwargs: str | None) -> Call:
         """Read a message that is asked about.

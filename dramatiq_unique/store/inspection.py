@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dramatiq_unique.store.lookups import PAGE, RAW, Lookups, is_cluster
+from dramatiq_unique.store.lookups import PAGE, RAW, Lookups
 
 
 __all__ = ["Inspection", "Server"]
@@ -57,9 +57,7 @@ class Inspection(Lookups):
             )
 
     def is_one_of_several(self) -> bool:
-        """Tell whether the client knows one node of a cluster only, and would miss what is on the others."""
-        if is_cluster(self.client):
-            return False
+        """Tell whether the one server that the client knows is a node of a cluster, whose others would be missed."""
         told = self._asked("info", self.client.info, "cluster") or {}
         return bool(int(told.get("cluster_enabled", 0)))
 

@@ -17,7 +17,7 @@ from dramatiq_unique.store.records import Holder, Kind
 from dramatiq_unique.store.sighting import Sighting
 
 
-__all__ = ["PAGE", "RAW", "Lookups", "is_cluster"]
+__all__ = ["PAGE", "RAW", "Lookups"]
 
 _KINDS = (Kind.QUEUE, Kind.RUN)
 _STATES = ("w", "n", "r", "v", "f")
@@ -55,7 +55,7 @@ class Lookups(Prefixed):
         """
         with self.translated("look"):
             client: Any = self.client
-            node = client.get_node_from_key(self.key(digest, Kind.QUEUE)) if is_cluster(client) else None
+            node = client.get_node_from_key(self.key(digest, Kind.QUEUE)) if _is_cluster(client) else None
             now_ms = _now_ms(client if node is None else client.get_redis_connection(node))
             [sighting] = self._read([digest], now_ms)
         return sighting
@@ -109,7 +109,7 @@ class Lookups(Prefixed):
     def _nodes(self) -> Sequence[Any]:
         """List the clients that between them reach every key."""
         client: Any = self.client
-        if not is_cluster(client):
+        if not _is_cluster(client):
             return [client]
         with self.translated("scan"):
             return [client.get_redis_connection(node) for node in client.get_primaries()]
@@ -157,8 +157,7 @@ class Lookups(Prefixed):
         return Sighting(digest, now_ms, waiting, running, has_both=bool(queue and run), unreadable=unreadable)
 
 
-def is_cluster(client: Any) -> bool:
-    """Tell a cluster's client."""
+def _is_cluster(client: Any) -> bool:
     # Not by class: a cluster's client of valkey-py is one of its own.
     return hasattr(client, "get_primaries")
 

@@ -151,7 +151,7 @@ def terminal(url: str, *arguments: str, columns: int = 200, lines: int = 40, **m
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *arguments],
-        env=environment(url, **size, **more),
+        env=environment(url, **{**size, **more}),
         cwd=ROOT,
         stdin=slave,
         stdout=slave,

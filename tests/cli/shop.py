@@ -19,6 +19,12 @@ stub.add_middleware(UniqueMiddleware(url=URL))
 
 bare = StubBroker()
 
+strict = StubBroker()
+strict.add_middleware(UniqueMiddleware(url=URL))
+
+elsewhere = StubBroker()
+elsewhere.add_middleware(UniqueMiddleware(url="unix:///no/such/socket"))
+
 number = 7
 
 print("A module may print what it likes.")  # noqa: T201 - that is what is tested
@@ -27,6 +33,16 @@ print("A module may print what it likes.")  # noqa: T201 - that is what is teste
 @dramatiq.actor(broker=broker, lock="until_executed", lock_info=True)
 def ship(order_id: int, speed: str = "slow") -> None:
     """Ship an order."""
+
+
+def only_numbers(order_id: int) -> int:
+    """Fail for what is none."""
+    return order_id + 1
+
+
+@dramatiq.actor(broker=strict, lock="until_executed", lock_args_method=only_numbers)
+def count(order_id: int) -> None:
+    """Count an order."""
 
 
 @dramatiq.actor(broker=broker)
@@ -42,6 +58,14 @@ def set_up() -> None:
 def make() -> RedisBroker:
     """Return a broker instead."""
     return broker
+
+
+def doubled() -> StubBroker:
+    """Return a broker that has two of what there may be one of."""
+    made = StubBroker()
+    for _ in range(2):
+        made.add_middleware(UniqueMiddleware(url=URL))
+    return made
 
 
 def fail() -> None:

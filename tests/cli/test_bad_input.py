@@ -120,6 +120,7 @@ class TestArguments:
             ("tests.cli.shop:fail", "calling 'tests.cli.shop:fail' failed with RuntimeError at "),
             ("tests.cli.shop:leave", "calling 'tests.cli.shop:leave' failed with SystemExit"),
             ("tests.cli.shop:broker.client.nothing", "has no 'broker.client.nothing'"),
+            ("tests.cli.shop:doubled", "UniqueMiddleware: there is another one on this broker"),
             (":broker", "importing '' failed with ValueError"),
         ],
     )
@@ -129,6 +130,12 @@ class TestArguments:
         assert said in ended.err.splitlines()[-1]
         assert "secret" not in ended.err
         assert (ended.code, ended.out) == (2, "")
+
+    def test_options_that_do_not_fit_the_arguments_are_told(self, command: Command) -> None:
+        """As `send` would."""
+        ended = command("explain", "count", '"seven"', "--broker", "tests.cli.shop:strict")
+        assert ended.code == 2
+        assert "lock_args_method" in ended.err.splitlines()[-1]
 
 
 class TestNotFound:
@@ -163,7 +170,10 @@ class TestRedis:
         assert "cannot be reached; is it running, and is the address right?" in ended.complaint
 
     def test_a_broker_whose_redis_is_down(self) -> None:
-        """The same line."""
+        """The same line, and for a socket of this host."""
+        ended = run("redis://127.0.0.1:1/0", "list", "--broker", "tests.cli.shop:elsewhere")
+        assert ended.code == 3
+        assert "Redis unix:/no/such/socket/0 cannot be reached" in ended.err.splitlines()[-1]
         ended = run(f"redis://:secret@{HOST}:{free_port()}/0", "explain", "ship", "7", *BROKER)
         assert ended.code == 3
         assert "cannot be reached" in ended.err.splitlines()[-1]

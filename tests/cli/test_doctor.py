@@ -168,6 +168,7 @@ class TestElsewhere:
             assert ended.out.count("version") == 3
             assert "20 keys without one" in ended.out
             assert len(run(url, "list", "--json").out.splitlines()) == 20
+            assert f"Redis {node.host}:{node.port} and its cluster" in run(url, "list").err
             assert run(url, "show", "7").code == 0
             assert run(url, "release", "--pattern", "*", "--yes").out == "Released 20 holders.\n"
 

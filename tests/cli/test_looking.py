@@ -84,6 +84,9 @@ class TestList:
             assert shown.end() == 0
         assert digest in shown.shown
         assert "\x1b[" not in shown.shown
+        with terminal(server.url, "list", TERM="dumb") as shown:
+            assert shown.end() == 0
+        assert "\x1b[" not in shown.shown
 
 
 class TestShow:
