@@ -19,6 +19,7 @@ from dramatiq_unique.cli.wording import printable, without_passwords
 __all__ = ["Screen", "standard"]
 
 _PAGE = 200
+_MANY = 5000
 _PROGRAM = "dramatiq-unique"
 _FEWEST_ROWS = 5
 _AROUND_A_TABLE = 4
@@ -141,7 +142,7 @@ class Screen:
 
     @contextlib.contextmanager
     def progress(self, total: Callable[[], int], what: str) -> Iterator[Advance | None]:
-        """Show how far a walk is, where there is a terminal that it does not disturb.
+        """Show how far a walk is, where there are many keys and a terminal that it does not disturb.
 
         Arguments:
             total: Counts the keys to walk; only asked where it is shown.
@@ -150,10 +151,11 @@ class Screen:
         Yields:
             What to tell how many keys were walked.
         """
-        if self._bars is None:
+        keys = 0 if self._bars is None else total()
+        if self._bars is None or keys < _MANY:
             yield None
             return
-        with self._bars.progress(total(), what) as advance:
+        with self._bars.progress(keys, what) as advance:
             self._moving = True
             try:
                 yield advance

@@ -47,6 +47,9 @@ _COLUMNS = (
 )
 
 
+_ACTOR = 3
+
+
 def row_of(lock: Lock, holder: LockHolder) -> Row:
     """Write a holder down, with every column, safe to show."""
     cells = (
@@ -80,6 +83,7 @@ class Table:
         self.stacked = not self._shown
         """Whether there is no room for a table, so that the fields of a holder stand below each other."""
         self._widths = [width_of(_COLUMNS[index].title) for index in self._shown]
+        self._spare = 0 if width is None else max(width - _width_of(self._shown), 0)
 
     @property
     def titles(self) -> Sequence[str]:
@@ -121,13 +125,21 @@ class Table:
     def _cell(self, row: Row, index: int) -> str:
         cell = row[index]
         # A digest is what the other commands are given: it is never shortened.
-        return cell if self._width is None or index == 0 else clipped(cell, _COLUMNS[index].width)
+        if self._width is None or index == 0:
+            return cell
+        # What is left over is the actor's.
+        return clipped(cell, _COLUMNS[index].width + (self._spare if index == _ACTOR else 0))
+
+
+def _width_of(shown: Iterable[int]) -> int:
+    """Say how wide some columns are, with the gaps between them."""
+    return sum(_COLUMNS[index].width + _GAP for index in shown) - _GAP
 
 
 def _fitting(width: int | None) -> list[int]:
     """Choose the columns that there is room for; none where not even the most important fit."""
     shown = list(range(len(_COLUMNS)))
-    while width is not None and sum(_COLUMNS[index].width + _GAP for index in shown) - _GAP > width:
+    while width is not None and _width_of(shown) > width:
         last = max(shown, key=lambda index: (_COLUMNS[index].rank, index))
         if _COLUMNS[last].rank == 0:
             return []

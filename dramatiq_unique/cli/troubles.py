@@ -7,25 +7,32 @@ from dramatiq_unique import LockStoreUnavailable
 
 __all__ = ["in_words"]
 
-_BY_SIGN = {
-    "ReadOnlyError": "is a replica, which nobody may write to; give the address of its master",
-    "READONLY": "is a replica, which nobody may write to; give the address of its master",
-    "NOAUTH": "needs a password; put it into the address, redis://:PASSWORD@host:port/0",
-    "WRONGPASS": "refuses the password or the user; look at the address",
-    "AuthenticationError": "needs another password or user; put it into the address, redis://USER:PASSWORD@host:port/0",
-    "NOPERM": "does not allow that to this user; give it the permission, or the address another user",
+_REPLICA = "is a replica, which nobody may write to; give the address of its master"
+_FULL = "is out of memory; free some, or raise its maxmemory"
+_ONE_NODE = "is one node of a cluster; use --broker with a RedisCluster"
+
+_LOCKED = "needs a password; write it into the address, before the host"
+
+_BY_TEXT = {
+    "Authentication required": _LOCKED,
+    "HELLO must be called with the client already authenticated": _LOCKED,  # What is said first under RESP3.
+    "READONLY": _REPLICA,  # What Redis 6.2 says where a script would write.
+    "MASTERDOWN": "is a replica whose master is down; give the address of the master",
+    "MISCONF": "cannot write itself to disk, and takes no writes; look at its log",
+    "OOM ": _FULL,
+    "MOVED ": _ONE_NODE,
+}
+_BY_TYPE = {
+    "ReadOnlyError": _REPLICA,
+    "OutOfMemoryError": _FULL,
+    "MovedError": _ONE_NODE,
+    "AuthenticationError": "refuses the user or the password; look at the address",
     "NoPermissionError": "does not allow that to this user; give it the permission, or the address another user",
     "BusyLoadingError": "is still loading its data; try again in a while",
-    "MASTERDOWN": "is a replica whose master is down; give the address of the master",
-    "OutOfMemoryError": "is out of memory; free some, or raise its maxmemory",
-    "OOM": "is out of memory; free some, or raise its maxmemory",
-    "MISCONF": "cannot write itself to disk, and takes no writes; look at its log",
     "TimeoutError": "does not answer; is it running, and is the address right?",
     "ConnectionError": "cannot be reached; is it running, and is the address right?",
-    "MovedError": "is one node of a cluster; use --broker with a RedisCluster",
-    "MOVED": "is one node of a cluster; use --broker with a RedisCluster",
 }
-"""By what stands in the text of the driver's error or is its type, the particular before the general."""
+"""By the name of the driver's error, whichever driver it is; the particular before the general."""
 
 
 def in_words(error: LockStoreUnavailable, name: str) -> str:
@@ -35,10 +42,8 @@ def in_words(error: LockStoreUnavailable, name: str) -> str:
         error: What was raised; the driver's own error is its cause.
         name: The name of the Redis.
     """
-    cause = error.__cause__
-    types = {cls.__name__ for cls in type(cause).__mro__}
-    text = str(cause)
-    for sign, words in _BY_SIGN.items():
-        if sign in types or (sign.isupper() and sign in text):
-            return f"Redis {name} {words}"
-    return f"Redis {name} failed: {error}"
+    text = str(error.__cause__)
+    types = {cls.__name__ for cls in type(error.__cause__).__mro__}
+    words = next((words for sign, words in _BY_TEXT.items() if sign in text), None)
+    words = words or next((words for sign, words in _BY_TYPE.items() if sign in types), f"failed: {error}")
+    return f"Redis {name} {words}"

@@ -52,6 +52,13 @@ class TestList:
             assert max(len(line) for line in ended.out.splitlines()) <= max(columns, 49)
             assert (message_id in ended.out) == (columns < 80 or columns == 170), columns
 
+    def test_what_is_left_over_is_the_actors(self, shop: Shop, command: Command) -> None:
+        """Its name is shortened where there is no room for it."""
+        shop.redis.hset("dramatiq-unique:{long}:queue", mapping={"o:m": f"1 1 {10**14} w -", "i:m": f"h:1 {'a' * 40}"})
+        assert "a" * 40 in command("list", COLUMNS="200").out
+        assert f" {'a' * 13}… " in command("list", COLUMNS="76").out
+        assert "a" * 40 in command("list").out
+
     def test_the_redis_may_be_named_before_and_after_the_command(
         self, shop: Shop, command: Command, server: RedisServer | GivenRedis
     ) -> None:

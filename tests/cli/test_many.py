@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -79,12 +80,22 @@ def test_no_command_keeps_redis_for_longer_than_a_page(server: RedisServer | Giv
 
 
 def test_a_bar_shows_how_far_a_walk_is(server: RedisServer | GivenRedis, redis_client: Any) -> None:
-    """On a terminal; nothing of it is left."""
+    """On a terminal, where there are many; a complaint stands above it, on lines of its own."""
     fill(redis_client, 10 * PAGE)
     with terminal(server.url, "list", "nobody*", columns=100) as shown:
         assert shown.end() == 1
     assert "Looking at the locks" in shown.shown
     assert "%" in shown.shown
+    redis_client.set("dramatiq-unique:{spoilt}:run", "hello", ex=60)
+    with terminal(server.url, "list", columns=100) as shown:
+        assert shown.end() == 4
+    assert "%" in shown.shown
+    assert re.search(r"(^|[\n\x1b][^\r\n%━]*)dramatiq-unique: what stands in key", shown.shown)
     with terminal(server.url, "list", "nobody*", "--json", columns=100) as shown:
         assert shown.end() == 1
+    assert "%" not in shown.shown
+    redis_client.flushdb()
+    fill(redis_client, PAGE)
+    with terminal(server.url, "list", columns=100) as shown:
+        assert shown.end() == 0
     assert "%" not in shown.shown
