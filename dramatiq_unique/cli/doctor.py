@@ -35,7 +35,7 @@ def doctor(site: Site, screen: Screen, _arguments: argparse.Namespace) -> Exit:
 def _findings(site: Site, screen: Screen) -> Iterator[Finding]:
     for server in site.inspection.servers():
         yield from of_server(server, site.name)
-    unexpiring, spoilt, gone = _Some(), _Some(), _Some()
+    unexpiring = _Some()
     with screen.progress(site.inspection.count, "Looking for keys without an expiry") as advance:
         for key in site.inspection.unexpiring(on_page=advance):
             unexpiring.add(repr(key))
@@ -45,7 +45,12 @@ def _findings(site: Site, screen: Screen) -> Iterator[Finding]:
         bad="without one, which would stay for ever",
         advice="we write none like that: look at it with redis-cli, and delete it or give it an expiry",
     )
-    holders = 0
+    yield from _of_locks(site, screen)
+
+
+def _of_locks(site: Site, screen: Screen) -> Iterator[Finding]:
+    """Look for keys that cannot be read, and for holders whose message is gone."""
+    spoilt, gone, holders = _Some(), _Some(), 0
     with screen.progress(site.inspection.count, "Looking at the locks") as advance:
         for seen in site.inspection.walk(on_page=advance):
             holders += len(seen.holders)

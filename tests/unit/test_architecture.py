@@ -192,11 +192,11 @@ class TestImports:
 
 
 STANDARD = {
-    "argparse", "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch",
-    "functools", "hashlib", "heapq", "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os",
-    "pathlib", "queue", "random", "re", "secrets", "shutil", "socket", "sys", "threading", "time", "traceback",
-    "types", "typing", "unicodedata", "urllib", "uuid", "weakref",
+    "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib",
+    "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "queue", "random",
+    "re", "secrets", "socket", "sys", "threading", "time", "traceback", "types", "typing", "uuid", "weakref",
     "__future__",
+    "argparse", "heapq", "shutil", "unicodedata", "urllib",
 }  # fmt: skip
 """What may be used of the standard library."""
 
