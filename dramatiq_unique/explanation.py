@@ -8,7 +8,7 @@ from typing import Any, Literal
 from dramatiq_unique.holders import LockHolder
 
 
-__all__ = ["AtStart", "ExplainedAction", "Explanation", "Sentence"]
+__all__ = ["AtStart", "ExplainedAction", "Explanation", "Sentence", "span"]
 
 ExplainedAction = Literal["enqueued", "discarded", "rejected", "replaced", "rescheduled", "raised"]
 AtStart = Literal["runs", "waits", "discarded", "rejected", "rescheduled", "raised"]
@@ -121,12 +121,12 @@ class Sentence:
     def _who(self, holder: LockHolder) -> str:
         """Name a holder, where it is, and what it does."""
         process = f"{_shown(holder.host)} (pid {holder.pid})"
-        had_for = f"and has had the lock for {_span(self.now_ms - holder.since_ms)}"
+        had_for = f"and has had the lock for {span(self.now_ms - holder.since_ms)}"
         match holder.state:
             case "running":
                 does = f"runs on {process} {had_for}"
             case "window":
-                does = f"keeps the lock for another {_span(holder.until_ms - self.now_ms)}"
+                does = f"keeps the lock for another {span(holder.until_ms - self.now_ms)}"
             case "unstored":
                 does = f"is about to be enqueued by {process}"
             case _:
@@ -140,7 +140,7 @@ def _shown(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _span(ms: int) -> str:
+def span(ms: int) -> str:
     """Write a length of time as people do."""
     seconds = max(ms, 0) / 1000
     for unit, length_s in (("days", 86_400), ("h", 3600), ("min", 60)):

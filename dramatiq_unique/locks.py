@@ -112,7 +112,9 @@ class Locks:
         seen = explaining.look(message)
         return None if seen is None else _held(seen)
 
-    def iter(self, pattern: str = "*", *, queue: str | None = None) -> Iterator[Lock]:
+    def iter(
+        self, pattern: str = "*", *, queue: str | None = None, on_page: Callable[[int], object] | None = None
+    ) -> Iterator[Lock]:
         """Walk all locks, page by page in constant memory, in no order.
 
         Each digest comes once, as far as ``SCAN`` allows: a lock that is taken or let go meanwhile may come or not,
@@ -122,12 +124,13 @@ class Locks:
             pattern: A glob (``*``, ``?``, ``[...]``), compared with the name of the actor and with the digest; upper
                 and lower case differ.
             queue: Only holders on this queue.
+            on_page: Told after each page how many keys of the database were looked at, about; for a progress bar.
 
         Yields:
             Each lock with those of its holders that match. Where somebody else wrote into one of its keys,
             ``unreadable`` says so (unless ``queue`` is given), and there may be no holder.
         """
-        for seen in self._lookups.walk():
+        for seen in self._lookups.walk(on_page=on_page):
             lock = Lock.of(seen)
             named = fnmatchcase(lock.digest, pattern)
             holders = tuple(

@@ -6,13 +6,16 @@ Nothing here knows Dramatiq.
 from dramatiq_unique.store.connection import (
     NO_ADDRESS,
     NO_PREFIX,
+    URL_VARIABLE,
     Client,
     are_one,
     connect,
+    dial,
     is_address,
     is_prefix,
     is_synchronous,
 )
+from dramatiq_unique.store.inspection import Inspection, Server
 from dramatiq_unique.store.lookups import Lookups
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request, in_queue_lock, new_token
 from dramatiq_unique.store.redis_store import QueueOwner, RedisStore
@@ -36,6 +39,7 @@ from dramatiq_unique.store.sighting import Sighting, first_waiting, longest_unse
 __all__ = [
     "NO_ADDRESS",
     "NO_PREFIX",
+    "URL_VARIABLE",
     "Acquired",
     "Begun",
     "Client",
@@ -44,6 +48,7 @@ __all__ = [
     "Found",
     "Held",
     "Holder",
+    "Inspection",
     "Kept",
     "Kind",
     "Lease",
@@ -53,12 +58,14 @@ __all__ = [
     "Replaced",
     "Request",
     "Running",
+    "Server",
     "Sighting",
     "Started",
     "Superseded",
     "Taken",
     "are_one",
     "connect",
+    "dial",
     "first_waiting",
     "in_queue_lock",
     "is_address",

@@ -1,9 +1,12 @@
 """Which Redis holds the locks."""
 
 import os
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
+from urllib.parse import urlsplit
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from dramatiq_unique.errors import InvalidLockOptions
 
@@ -15,6 +18,7 @@ __all__ = [
     "Client",
     "are_one",
     "connect",
+    "dial",
     "errors_of",
     "is_address",
     "is_prefix",
@@ -90,6 +94,35 @@ def are_one(one: Any, other: Any) -> bool:
         return False  # A Sentinel's may be of two different masters, and says nothing of it.
     here, there = ({name: pool.connection_kwargs.get(name) for name in _ADDRESS} for pool in pools if pool is not None)
     return here == there
+
+
+def dial(url: str, *, patience_s: float, cluster: bool = False) -> Client:
+    """Make a client for somebody who waits for the answer: it gives up soon, and tries nothing twice.
+
+    Arguments:
+        url: The address; the environment's is not asked.
+        patience_s: How long it waits for a connection, and for each answer, unless the address says otherwise.
+        cluster: Whether it is a cluster that this is a node of; that is connected at once.
+
+    Returns:
+        The client. Nothing else is connected yet.
+
+    Raises:
+        ValueError: It is no address of a Redis, or one that redis-py would only find fault with when it connects.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("redis", "rediss") and not parts.path.strip("/").isdecimal() and parts.path.strip("/"):
+            raise ValueError  # noqa: TRY301 - redis-py takes database 0 then
+        waits: dict[str, Any] = {"socket_connect_timeout": patience_s, "socket_timeout": patience_s}
+        if cluster:
+            whole: Any = redis.RedisCluster.from_url(url, **waits)
+            return cast("Client", whole)
+        client = Client.from_url(url, retry=Retry(NoBackoff(), 0), **waits)
+        client.connection_pool.make_connection()  # Its arguments are looked at here; nothing is connected.
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError(NO_ADDRESS) from None
+    return client
 
 
 def errors_of(client: Any) -> tuple[type[Exception], ...]:

@@ -6,7 +6,7 @@ into our keys: what cannot be read is told, and nothing is raised for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
@@ -17,12 +17,14 @@ from dramatiq_unique.store.records import Holder, Kind
 from dramatiq_unique.store.sighting import Sighting
 
 
-__all__ = ["Lookups"]
+__all__ = ["PAGE", "RAW", "Lookups"]
 
 _KINDS = (Kind.QUEUE, Kind.RUN)
 _STATES = ("w", "n", "r", "v", "f")
-_RAW: dict[str, Any] = {NEVER_DECODE: True}
-_PAGE = 500
+RAW: dict[str, Any] = {NEVER_DECODE: True}
+"""Said to a command whose reply is wanted as bytes, whatever the client decodes."""
+PAGE = 500
+"""How many keys Redis walks at a time."""
 _REMEMBERED = 10_000
 """How many digests a walk keeps in mind that it met once and will meet again, which is what keeps its memory constant.
 Only those are that have both a queue lock and a run lock: as many as the workers run, as a rule."""
@@ -58,7 +60,7 @@ class Lookups(Prefixed):
             [sighting] = self._read([digest], now_ms)
         return sighting
 
-    def walk(self, *, page: int = _PAGE) -> Iterator[Sighting]:
+    def walk(self, *, page: int = PAGE, on_page: Callable[[int], object] | None = None) -> Iterator[Sighting]:
         """Look at every digest that has a lock, in no order.
 
         Each comes once, as far as ``SCAN`` allows: what is there from beginning to end comes; what comes or goes
@@ -67,6 +69,7 @@ class Lookups(Prefixed):
 
         Arguments:
             page: How many keys Redis walks at a time.
+            on_page: Told after each page how many keys of the database that were, about.
         """
         again: dict[str, bool] = {}
         for node in self._nodes():
@@ -74,7 +77,7 @@ class Lookups(Prefixed):
             while cursor != 0:
                 with self.translated("scan"):
                     cursor, names = node.execute_command(
-                        "SCAN", cursor or 0, "MATCH", self.every_lock, "COUNT", page, **_RAW
+                        "SCAN", cursor or 0, "MATCH", self.every_lock, "COUNT", page, **RAW
                     )
                     kinds = self._kinds_by_digest(names)
                     new = [digest for digest in kinds if not again.pop(digest, False)]
@@ -82,6 +85,8 @@ class Lookups(Prefixed):
                 again |= {seen.digest: True for seen in sightings if seen.has_both and len(kinds[seen.digest]) == 1}
                 while len(again) > _REMEMBERED:
                     del again[next(iter(again))]
+                if on_page is not None:
+                    on_page(page)
                 yield from sightings
 
     def release(self, digest: str, kind: Kind, message_id: str, *, since_ms: int, token: str) -> int | None:
@@ -124,7 +129,7 @@ class Lookups(Prefixed):
         pipeline: Any = self.client.pipeline(transaction=False)
         for digest in digests:
             for kind in _KINDS:
-                pipeline.execute_command("HGETALL", self.key(digest, kind), **_RAW)
+                pipeline.execute_command("HGETALL", self.key(digest, kind), **RAW)
         replies = pipeline.execute(raise_on_error=False)
         for reply in replies:
             if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):

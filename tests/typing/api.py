@@ -154,7 +154,7 @@ test_as_before: Callable[[], None] = test_a_duplicate_is_refused
 assert_type(unique.locks, Locks)
 assert_type(unique.locks.get("digest"), Lock | None)
 assert_type(unique.locks.find(export, "acme", full=True), Lock | None)
-assert_type(unique.locks.iter("export*", queue="default"), Iterator[Lock])
+assert_type(unique.locks.iter("export*", queue="default", on_page=print), Iterator[Lock])
 assert_type(unique.locks.release("digest", message_id="id"), int)
 assert_type(unique.locks.release_matching("export*"), int)
 for lock in Locks(redis.Redis(), prefix="my-app").iter():

@@ -146,6 +146,18 @@ class TestImports:
         assert others(module) - STANDARD == {"prometheus_client"}
         assert [name for name in MODULES if "prometheus_client" in others(name)] == [module]
 
+    def test_the_command_line_is_nobodys_need_and_knows_neither_redis_nor_the_middleware(self) -> None:
+        """It uses what a user has; colours are an extra, imported in one module, and nobody needs that one."""
+        modules = inside("cli")
+
+        assert len(modules) > 1
+        knowing = {name for name in MODULES if any(of in modules for of in IMPORTS[name])}
+        assert knowing - set(modules) == {f"{PACKAGE}.__main__"}
+        assert [name for name in MODULES if "rich" in others(name)] == [f"{PACKAGE}.cli.colours"]
+        assert others(*modules) - STANDARD == {"dramatiq", "rich"}
+        above = {"enqueueing", "processing", "holding", "conflicts", "guard", "binding", "middleware", "keeper"}
+        assert not ours(*modules) & above
+
     def test_helpers_for_tests_need_nothing_else(self) -> None:
         """No test runner and no fake; of ours, what a user has, and two places that look into the store."""
         module = f"{PACKAGE}.testing"
@@ -176,7 +188,7 @@ class TestImports:
         needed = {"dramatiq", "redis", "structlog"}
 
         assert set(re.findall(r'"([a-z]+)', declared[0])) == needed
-        assert not others(*MODULES) - needed - {"pika", "valkey", "prometheus_client"} - STANDARD
+        assert not others(*MODULES) - needed - {"pika", "valkey", "prometheus_client", "rich"} - STANDARD
 
 
 STANDARD = {
@@ -185,6 +197,7 @@ STANDARD = {
     "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "queue", "random",
     "re", "secrets", "socket", "sys", "threading", "time", "traceback", "types", "typing", "uuid", "weakref",
     "__future__",
+    "argparse", "heapq", "shutil", "unicodedata", "urllib",
 }  # fmt: skip
 """What may be used of the standard library."""
 

@@ -184,6 +184,15 @@ class TestWalk:
         wait_for(RedisStore(client, prefix=prefix, memory_ms=LONG_MS), "x", "ours")
         assert walked(Lookups(client, prefix=prefix)) == ["ours"]
 
+    def test_each_page_is_told(self, store: RedisStore, lookups: Lookups) -> None:
+        """With how many keys it had at most; those that are not ours count, too."""
+        for number in range(40):
+            store.client.set(f"test:{{{number}}}:other", 1, ex=60)
+        told: list[int] = []
+        assert list(lookups.walk(page=10, on_page=told.append)) == []
+        assert set(told) == {10}
+        assert len(told) >= 4
+
     def test_nothing_is_walked_where_there_is_nothing(self, lookups: Lookups) -> None:
         """No lock, no page."""
         assert walked(lookups) == []

@@ -1,0 +1,1 @@
+"""The command line: what it prints, how it ends, and that nothing is released by accident."""
