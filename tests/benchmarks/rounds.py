@@ -31,10 +31,14 @@ def alternate(arms: Mapping[str, Batch], rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in arms}
     for batch in arms.values():
         batch()
-    for _ in range(rounds):
-        for name in chance.sample(list(arms), len(arms)):
-            with _no_collection():
-                times[name].append(arms[name]())
+    gc.freeze()  # What is loaded by now is not looked at again and again.
+    try:
+        for _ in range(rounds):
+            for name in chance.sample(list(arms), len(arms)):
+                with _no_collection():
+                    times[name].append(arms[name]())
+    finally:
+        gc.unfreeze()
     return times
 
 
