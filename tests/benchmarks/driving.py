@@ -27,14 +27,16 @@ class Driver:
 
     Args:
         client: The Redis of the locks.
+        limit: How many holders a lock may have.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, limit: int = 1) -> None:
+        self._limit = limit
         self._store = RedisStore(client, prefix=PREFIX, memory_ms=HOLD_MS)
 
     def take(self, digest: str, message_id: str) -> None:
         """Take the queue lock, as a send does."""
-        taken = self._store.acquire(_request(digest, message_id), hold_ms=HOLD_MS, state="w")
+        taken = self._store.acquire(self._request(digest, message_id), hold_ms=HOLD_MS, state="w")
         if not isinstance(taken, Taken):
             raise TypeError(f"the lock is not to be had: {taken}")
 
@@ -47,7 +49,7 @@ class Driver:
         """Take the run lock, as a delivery does that starts."""
         token = message_id[:8]
         begun = self._store.begin(
-            _request(digest, message_id), token=token, queue="", run=True, lease_ms=LEASE_MS, hold_ms=0
+            self._request(digest, message_id), token=token, queue="", run=True, lease_ms=LEASE_MS, hold_ms=0
         )
         if not isinstance(begun, Started):
             raise TypeError(f"the lock is not to be had: {begun}")
@@ -57,6 +59,11 @@ class Driver:
         """Renew leases, as the keeper does at a third of a lease."""
         if not all(self._store.renew(leases)):
             raise ValueError("a lease was lost")
+
+    def _request(self, digest: str, message_id: str) -> Request:
+        return Request(
+            digest, message_id, actor_name="work", queue_name="default", broker_id="", limit=self._limit
+        )
 
 
 def digester(

@@ -64,6 +64,10 @@ class Replaying(redis.Redis):
 
     known: _Known
 
+    def learn(self) -> None:
+        """Ask the server again from now on."""
+        self.known.replays = False
+
     def replay(self) -> None:
         """Answer from memory from now on."""
         self.known.replays = True
