@@ -61,9 +61,7 @@ class Driver:
             raise ValueError("a lease was lost")
 
     def _request(self, digest: str, message_id: str) -> Request:
-        return Request(
-            digest, message_id, actor_name="work", queue_name="default", broker_id="", limit=self._limit
-        )
+        return Request(digest, message_id, actor_name="work", queue_name="default", broker_id="", limit=self._limit)
 
 
 def digester(

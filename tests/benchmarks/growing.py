@@ -1,6 +1,6 @@
 """Growth: the same operations beside few and beside many held locks, and queued messages.
 
-Each size has a server of its own, filled by its server from one lock and one message that were really sent: so all sizes
+Each size has a server of its own, which fills itself from one lock and one message that were really sent. So all sizes
 are there at once, and alternate.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dramatiq import Message
-from dramatiq.brokers.redis import RedisBroker
 
 from dramatiq_unique import UniqueMiddleware, outcome
 from tests.benchmarks.counting import counted
@@ -22,7 +21,7 @@ from tests.benchmarks.filling import copy_lock, copy_message
 from tests.benchmarks.place import Place
 from tests.benchmarks.rounds import alternate
 from tests.benchmarks.scale import Scale
-from tests.benchmarks.sides import declare
+from tests.benchmarks.sides import broker_of, declare, locked_by
 
 
 __all__ = ["OPERATIONS", "grown_locks", "grown_messages"]
@@ -79,7 +78,7 @@ class Field:
         server = place.server()
         self.size = locks or messages
         self._client: Any = place.client(server)
-        self._broker = RedisBroker(client=self._client)
+        self._broker = broker_of(self._client)
         self._broker.add_middleware(UniqueMiddleware())
         same = {"lock": "until_executing", "lock_args": ["number"], "unique_across_actors": True}
         self._actor = declare(self._broker, same)
@@ -92,7 +91,7 @@ class Field:
         self._orphans = iter([self._actor.send(-number).args[0] for number in range(1, orphans + 1)])
         first = self._actor.send(next(self._numbers))
         held = orphans + 1
-        copy_lock(self._client, outcome(first).digest, max(0, locks - held))
+        copy_lock(self._client, locked_by(first), max(0, locks - held))
         copy_message(self._client, self._broker, first, messages)
         self._queued = messages
         self._clear()
@@ -113,7 +112,7 @@ class Field:
         carry_out = self._operation(operation, jobs)
         counts = counted(self._client, carry_out, COUNTED)
         for message in self._sent if operation in ("send", "refuse", "replace") else ():
-            self._driver.let_go(outcome(message).digest, message.message_id)
+            self._driver.let_go(locked_by(message), message.message_id)
         self._clear()
         return counts
 
@@ -135,7 +134,7 @@ class Field:
             return lambda place: _expect("discarded", self._actor.send(jobs[place]))
         if operation == "heal":
             return lambda _: _expect("enqueued", self._actor.send(next(self._orphans)))
-        owned = [(outcome(message).digest, message.message_id) for message in self._sent]
+        owned = [(locked_by(message), message.message_id) for message in self._sent]
         return lambda place: self._driver.let_go(*owned[place])
 
     def _clear(self) -> None:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from dramatiq_unique import outcome
 from tests.benchmarks.counting import counted
 from tests.benchmarks.driving import Driver
 from tests.benchmarks.figures import Figure, beside
 from tests.benchmarks.place import Place
 from tests.benchmarks.rounds import Batch, alternate, timed
 from tests.benchmarks.scale import Scale
-from tests.benchmarks.sides import Side
+from tests.benchmarks.sides import Side, locked_by
 
 
 __all__ = ["LAST_PLACE", "REFUSAL", "limited"]
@@ -38,8 +37,8 @@ def limited(scale: Scale, place: Place) -> Iterator[Figure]:
         room.send(0)
     full: dict[str, Batch] = {str(limit): partial(timed, room.send, BATCH) for limit, room in rooms.items()}
     refused = alternate(full, scale.slow_rounds)
-    for room, (limit, ratios) in zip(rooms.values(), beside(refused, str(scale.limits[0])), strict=True):
-        yield Figure("limit", REFUSAL, int(limit), ratios, counted(room.client, room.send, COUNTED))
+    for (limit, room), (_, ratios) in zip(rooms.items(), beside(refused, str(scale.limits[0])), strict=True):
+        yield Figure("limit", REFUSAL, limit, ratios, counted(room.client, room.send, COUNTED))
 
 
 class Room:
@@ -80,4 +79,4 @@ class Room:
         return counts
 
     def _leave(self, message: Any) -> None:
-        self._driver.let_go(outcome(message).digest, message.message_id)
+        self._driver.let_go(locked_by(message), message.message_id)

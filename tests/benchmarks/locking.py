@@ -160,7 +160,9 @@ def _taskiq_deduplication(url: str) -> Callable[[int, int], float]:
 
 
 OTHERS = (
-    Other(PLAIN, "redis", "`set(nx=True, px=…)`, and a script that deletes the key of its owner", owner=True, make=_plain),
+    Other(
+        PLAIN, "redis", "`set(nx=True, px=…)`, and a script that deletes the key of its owner", owner=True, make=_plain
+    ),
     Other(OURS, "dramatiq_unique", "the scripts `acquire` and `finish`", owner=True, make=_ours),
     Other("redis-py's `Lock`", "redis", "`acquire` and `release`, not blocking", owner=True, make=_redis_py),
     Other("Dramatiq's `ConcurrentRateLimiter`", "dramatiq", "`acquire`, limit 1", owner=False, make=_rate_limiter),
@@ -181,7 +183,7 @@ OTHERS = (
     Other(
         "taskiq-deduplication",
         "taskiq_deduplication",
-        "its hooks `pre_send` and `post_execute` with a key of its own, on asyncio; what it does after a send is left out",
+        "its hooks `pre_send` and `post_execute`, with a given key, on asyncio; what it does after a send is left out",
         owner=True,
         make=_taskiq_deduplication,
     ),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Literal
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import redis
 
@@ -24,7 +25,6 @@ class Place(ExitStack):
         """Connect to one."""
         return self.enter_context(redis.Redis(host=HOST, port=server.port))
 
-    def __exit__(self, *details: Any) -> Literal[False]:
-        """Stop everything, whatever was raised."""
-        super().__exit__(*details)
-        return False
+    def log(self) -> IO[bytes]:
+        """Open a file for what nobody reads unless something fails."""
+        return self.enter_context(TemporaryFile())

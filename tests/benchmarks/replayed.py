@@ -1,7 +1,7 @@
 """A connection without a server: it answers at once what the server answered to the same command before.
 
-So the Python of a send can be timed with nothing of Redis and nothing of the network in it, while redis-py does all that
-it does: it packs the command, keeps its pool, and parses the reply.
+So the Python of a send can be timed with nothing of Redis and nothing of the network in it, while redis-py does all
+that it does: it packs the command, keeps its pool, and parses the reply.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def replaying(host: str, port: int) -> Replaying:
 
     class Connection(redis.Connection):
         def _connect(self) -> Any:
-            return _Socket(super()._connect(), known)  # type: ignore[misc]
+            return _Socket(super()._connect(), known)  # type: ignore[no-untyped-call]
 
     client = Replaying(connection_pool=redis.ConnectionPool(connection_class=Connection, host=host, port=port))
     client.known = known

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import dramatiq
 import redis
+from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
 
-from dramatiq_unique import UniqueMiddleware
+from dramatiq_unique import UniqueMiddleware, outcome
 from dramatiq_unique.lock_types import LOCK_TYPES
 
 
-__all__ = ["AT_ENQUEUE", "BARE", "LOCKS", "NO_LOCK", "PREFIX", "REFUSED", "Side", "declare"]
+__all__ = ["AT_ENQUEUE", "BARE", "LOCKS", "NO_LOCK", "PREFIX", "REFUSED", "Side", "broker_of", "declare", "locked_by"]
 
 PREFIX = "dramatiq-unique"
 BARE = "bare Dramatiq"
@@ -36,7 +36,7 @@ class Side:
     def __init__(self, name: str, client: redis.Redis, **options: Any) -> None:
         self.name = name
         self.client: Any = client
-        self.broker = RedisBroker(client=client, namespace=name.replace(" ", "-"))
+        self.broker = broker_of(client, name.replace(" ", "-"))
         self.unique = None if name == BARE else UniqueMiddleware()
         if self.unique is not None:
             self.broker.add_middleware(self.unique)
@@ -53,13 +53,30 @@ class Side:
             self.actor.send(0)
 
 
-def declare(broker: RedisBroker, options: Mapping[str, Any], name: str = "work") -> Any:
+def broker_of(client: redis.Redis, namespace: str = "dramatiq") -> RedisBroker:
+    """Make a broker.
+
+    It does no maintenance: Dramatiq does it in one command of a thousand, with ``KEYS`` in it, which would hit one side
+    or another by chance.
+    """
+    return RedisBroker(client=client, namespace=namespace, maintenance_chance=0)
+
+
+def declare(broker: RedisBroker, options: dict[str, Any], name: str = "work") -> Any:
     """Declare an actor that does nothing."""
 
     def work(number: int, note: str = "") -> None:
         pass
 
-    return dramatiq.actor(work, broker=broker, actor_name=name, **options)
+    return dramatiq.actor(broker=broker, actor_name=name, **options)(work)
+
+
+def locked_by(message: Message[Any]) -> str:
+    """Name the digest of a message that was just sent."""
+    digest = outcome(message).digest
+    if digest is None:
+        raise ValueError("it asked for no lock")
+    return digest
 
 
 def _options(name: str) -> dict[str, Any]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from dramatiq_unique import outcome
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.filling import copy_lock
 from tests.benchmarks.place import Place
 from tests.benchmarks.scale import Scale
-from tests.benchmarks.sides import AT_ENQUEUE, PREFIX, Side
+from tests.benchmarks.sides import AT_ENQUEUE, PREFIX, Side, locked_by
 
 
 __all__ = ["STRING", "weighed"]
@@ -23,10 +22,11 @@ HELD_MS = 3_600_000
 def weighed(scale: Scale, place: Place) -> Iterator[Figure]:
     """Weigh the key of one lock (``MEMORY USAGE``), and many together (``used_memory``), Redis's tables included."""
     client = place.client(place.server())
+    digest = ""
     for lock in AT_ENQUEUE:
         side = Side(lock, client)
         client.flushdb()
-        digest = outcome(side.actor.send(42)).digest
+        digest = locked_by(side.actor.send(42))
         yield Figure("memory", lock, counts=_weigh(client, digest, scale.weighed))
     client.flushdb()
     client.set(f"{PREFIX}:{digest}", str(uuid4()), px=HELD_MS, nx=True)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from tempfile import TemporaryFile
-from typing import IO
+from functools import partial
 
 from tests.benchmarks.counting import counted
 from tests.benchmarks.figures import Figure, beside
@@ -37,12 +36,12 @@ WITHIN_S = 60.0
 def worked(scale: Scale, place: Place) -> Iterator[Figure]:
     """Measure it, with one worker process of so many threads."""
     server = place.server()
-    log = place.enter_context(TemporaryFile())
     for threads in scale.threads:
         with Place() as floor:
             pool = floor.enter_context(ThreadPoolExecutor(threads))
-            desks = [Desk(name, floor, server, log, threads, pool) for name in SIDES]
-            times = alternate({desk.side.name: lambda desk=desk: desk.batch(scale.jobs) for desk in desks}, scale.slow_rounds)
+            desks = [Desk(name, floor, server, threads, pool) for name in SIDES]
+            arms = {desk.side.name: partial(desk.batch, scale.jobs) for desk in desks}
+            times = alternate(arms, scale.slow_rounds)
             for desk, (name, ratios) in zip(desks, beside(times, BARE), strict=True):
                 counts = desk.counts(scale.jobs) if threads == 1 else {}
                 yield Figure("done", name, threads, ratios, counts)
@@ -55,19 +54,16 @@ class Desk:
         name: The side.
         floor: Ends the worker.
         server: The Redis of everything.
-        log: Where the worker's log goes.
         threads: How many threads the worker has.
         pool: As many threads that send.
     """
 
-    def __init__(
-        self, name: str, floor: Place, server: RedisServer, log: IO[bytes], threads: int, pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, name: str, floor: Place, server: RedisServer, threads: int, pool: ThreadPoolExecutor) -> None:
         self.side = Side(name, floor.client(server))
         self._threads, self._pool = threads, pool
         self._bodies = f"{self.side.broker.namespace}:default.msgs"
         own = environment(server.url, TEST_SIDE=name, dramatiq_worker_timeout=IDLE_MS)
-        self._worker = DramatiqWorker("tests.benchmarks.worked:work", own, threads=threads, log=log)
+        self._worker = DramatiqWorker("tests.benchmarks.worked:work", own, threads=threads, log=floor.log())
         floor.callback(self._worker.kill)
         self.side.send(-1)
         eventually(self._is_done, WITHIN_S)
