@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = measured(QUICK if given.quick else FULL)
         if json_path:
             results.write(json_path)
+            results = Results.read(json_path)  # The page says what is there, to the last digit.
     if page_path:
         write_page(results, page_path, json_path or JSON)
     sys.stdout.write(summary(results))

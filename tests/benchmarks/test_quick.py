@@ -62,7 +62,7 @@ class TestAQuickRun:
         )
 
     def test_round_trips_are_as_promised(self, results: Results) -> None:
-        """They are counted at the server, so they are exact: none without a lock, and none but the lock's if refused."""
+        """Counted at the server, they are exact: none without a lock, and none but the lock's if refused."""
         trips = {figure.arm: figure.counts["trips"] for figure in results.of("send", at=1)}
         assert trips["bare Dramatiq"] == trips["an actor without a lock"] == trips["while_executing"] == 1
         assert trips["a refused duplicate"] == 1
