@@ -68,7 +68,7 @@ BENCHES = (
         "One `send` on the Redis broker, by the clock; 1 is the same send by bare Dramatiq, without the middleware. "
         "Every send is of another job, except the refused ones. With several threads, they send at once.",
         sent,
-        (Table("send", "send", "{} sending", _AT_REDIS, "bars", "threads"),),
+        (Table("send", "send", "threads: {}", _AT_REDIS, "bars", "threads"),),
     ),
     Bench(
         "Python's own time of a send",
@@ -87,7 +87,7 @@ BENCHES = (
         "acknowledgement; 1 is bare Dramatiq. As many threads work as send. The counts are of one job, with what the "
         "worker's polling adds.",
         worked,
-        (Table("done", "job", "{} working", _AT_REDIS, "bars", "threads"),),
+        (Table("done", "job", "threads: {}", _AT_REDIS, "bars", "threads"),),
     ),
     Bench(
         "One lock and its release",
@@ -101,26 +101,26 @@ BENCHES = (
         "The same operations beside so many held locks; 1 is beside the fewest. *Heal* is a send that takes over the "
         "lock of a message that is gone. *Release* is what the worker does at the end.",
         grown_locks,
-        (Table("growth-locks", "operation", "{} locks", _AT_REDIS, "lines", "held locks"),),
+        (Table("growth-locks", "operation", "locks: {}", _AT_REDIS, "lines", "held locks"),),
     ),
     Bench(
         "Many messages",
         "The same operations beside so many queued messages; 1 is beside the fewest.",
         grown_messages,
-        (Table("growth-messages", "operation", "{} messages", _AT_REDIS, "lines", "queued messages"),),
+        (Table("growth-messages", "operation", "messages: {}", _AT_REDIS, "lines", "queued messages"),),
     ),
     Bench(
         "Many holders",
         "A lock with `lock_limit` holders, or all but one; 1 is a limit of one.",
         limited,
-        (Table("limit", "send", "limit {}", _AT_REDIS, "lines", "lock_limit"),),
+        (Table("limit", "send", "limit: {}", _AT_REDIS, "lines", "lock_limit"),),
     ),
     Bench(
         "The digest",
         "The digest of a message with one text of so many characters beside a number; 1 is the Python of a whole bare "
         "send of the same arguments, without Redis.",
         digested,
-        (Table("digest", "digest", "{} characters", plot="lines", across="characters"),),
+        (Table("digest", "digest", "characters: {}", plot="lines", across="characters"),),
     ),
     Bench(
         "Memory",
@@ -143,7 +143,7 @@ BENCHES = (
             Table(
                 "renewal",
                 "renewal",
-                "{} running",
+                "running: {}",
                 (*_AT_REDIS, ("share", "share of one core")),
             ),
         ),

@@ -9,6 +9,7 @@ from tests.benchmarks.digesting import OF_ALL, OF_ONE
 from tests.benchmarks.figures import Results, Spread
 from tests.benchmarks.limiting import REFUSAL
 from tests.benchmarks.locking import OTHERS, OURS
+from tests.benchmarks.sides import AT_ENQUEUE, LOCKS, NO_LOCK, REFUSED
 
 
 __all__ = ["others", "slow"]
@@ -38,6 +39,12 @@ def slow(results: Results) -> Iterator[str]:
             spread, which = budget.spent(results)
             limit, was = budget.shown.format(budget.limit), budget.shown.format(spread.median)
             yield f"Over budget: {budget.name}. It may be {limit}, and is {was}{which and f' ({which})'}."
+    takes, refused, without = (_times(results, "send", *arms) for arms in (AT_ENQUEUE, (REFUSED,), (NO_LOCK,)))
+    yield (
+        f"Than bare Dramatiq: a send that takes a lock takes {takes} its time, one that is refused {refused}, and one "
+        f"of an actor without a lock, on a broker with the middleware, {without}. From send to done it is "
+        f"{_times(results, 'done', *LOCKS)}, depending on the lock type."
+    )
     most = results.conditions("limit")[-1]
     refusal = results.one("limit", REFUSAL, most).spread.median
     if refusal > NOTICEABLE:
@@ -48,6 +55,13 @@ def slow(results: Results) -> Iterator[str]:
         f"The digest of a text of {longest:,} characters takes {of_all:.2f} times the Python of a whole bare send; "
         f"where {OF_ONE} leaves the text out, {of_one:.2f} times."
     )
+
+
+def _times(results: Results, bench: str, *arms: str) -> str:
+    """Write how many times as long something took with one thread: the least and the most of several arms."""
+    medians = sorted(figure.spread.median for figure in results.of(bench, *arms, at=1))
+    least, most = f"{medians[0]:.2f}", f"{medians[-1]:.2f}"
+    return f"{least} times" if least == most else f"{least} to {most} times"
 
 
 def _verdict(beside: Spread) -> str:
