@@ -58,7 +58,7 @@ def _bars(table: Table, results: Results) -> Canvas:
         middle = [spread.median for spread in spreads]
         around = [[s.median - s.low for s in spreads], [s.high - s.median for s in spreads]]
         where = [row + place * thick for row in range(len(arms))]
-        label = f"{at} {table.across}" if table.across else None
+        label = f"{table.across}: {at}" if table.across else None
         axes.barh(where, middle, thick, xerr=around, color=COLOURS[place % 3], ecolor="#555555", label=label)
     axes.set_yticks(
         [row + thick * (len(conditions) - 1) / 2 for row in range(len(arms))], [_plain(arm) for arm in arms]

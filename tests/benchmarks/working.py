@@ -76,6 +76,8 @@ class Desk:
         self._send(jobs)
         self._worker.resume()
         while not self._is_done():
+            if time.perf_counter() - began > WITHIN_S:
+                raise TimeoutError(f"the worker of {self.side.name} does not get done")
             time.sleep(LOOK_S)  # Its pace, not a wait for something: each look costs the worker a little.
         took = time.perf_counter() - began
         self._worker.suspend()
