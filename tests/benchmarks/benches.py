@@ -84,8 +84,9 @@ BENCHES = (
     Bench(
         "From send to done",
         "So many jobs that do nothing are sent, then one worker process runs them all, from the first send to the last "
-        "acknowledgement; 1 is bare Dramatiq. As many threads work as send. The counts are of one job, with what the "
-        "worker's polling adds.",
+        "acknowledgement; 1 is bare Dramatiq. As many threads work as send. With few threads a worker mostly sleeps: "
+        "Dramatiq's consumer has no place for more messages then, and looks again later; here, after a millisecond at "
+        "most. The counts are of one job, with what the worker's polling adds.",
         worked,
         (Table("done", "job", "threads: {}", _AT_REDIS, "bars", "threads"),),
     ),

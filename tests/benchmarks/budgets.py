@@ -53,7 +53,8 @@ def _refused(results: Results) -> tuple[Spread, str]:
 
 
 def _done(results: Results) -> tuple[Spread, str]:
-    return results.one("done", "until_executed", 1).spread, ""
+    worst = max(results.of("done", "until_executed"), key=lambda figure: figure.spread.median)
+    return worst.spread, f"threads: {worst.at}"
 
 
 def _growth(results: Results) -> tuple[Spread, str]:

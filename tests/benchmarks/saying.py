@@ -43,7 +43,7 @@ def slow(results: Results) -> Iterator[str]:
     yield (
         f"Than bare Dramatiq: a send that takes a lock takes {takes} its time, one that is refused {refused}, and one "
         f"of an actor without a lock, on a broker with the middleware, {without}. From send to done it is "
-        f"{_times(results, 'done', *LOCKS)}, depending on the lock type."
+        f"{_times(results, 'done', *LOCKS, at=None)}, depending on the lock type and the number of threads."
     )
     most = results.conditions("limit")[-1]
     refusal = results.one("limit", REFUSAL, most).spread.median
@@ -57,9 +57,9 @@ def slow(results: Results) -> Iterator[str]:
     )
 
 
-def _times(results: Results, bench: str, *arms: str) -> str:
-    """Write how many times as long something took with one thread: the least and the most of several arms."""
-    medians = sorted(figure.spread.median for figure in results.of(bench, *arms, at=1))
+def _times(results: Results, bench: str, *arms: str, at: int | None = 1) -> str:
+    """Write how many times as long something took, with so many threads or any: the least and the most of the arms."""
+    medians = sorted(figure.spread.median for figure in results.of(bench, *arms, at=at))
     least, most = f"{medians[0]:.2f}", f"{medians[-1]:.2f}"
     return f"{least} times" if least == most else f"{least} to {most} times"
 

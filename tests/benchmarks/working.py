@@ -26,8 +26,8 @@ from tests.servers import RedisServer
 __all__ = ["worked"]
 
 SIDES = (BARE, NO_LOCK, *LOCKS)
-IDLE_MS = "5"
-"""How long an idle worker sleeps at most."""
+IDLE_MS = "1"
+"""How long a worker sleeps at most when it has nothing to fetch or no place for it; what it sleeps hides what it does."""
 
 LOOK_S = 0.002
 WITHIN_S = 60.0
