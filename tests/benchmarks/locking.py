@@ -142,18 +142,17 @@ def _taskiq_deduplication(url: str) -> Callable[[int, int], float]:
     loop.run_until_complete(middleware.startup())
     result = taskiq.TaskiqResult(is_err=False, return_value=None, execution_time=0)
 
+    def message(number: int) -> Any:
+        # With a key that is given it hashes no arguments, which would not be its locking part.
+        labels = {"deduplication_key": f"{number}"}
+        return taskiq.TaskiqMessage(task_id=f"owner-{number}", task_name="work", labels=labels, args=[], kwargs={})
+
     async def run(first: int, times: int) -> float:
+        messages = [message(number) for number in range(first, first + times)]
         began = time.perf_counter()
-        for number in range(first, first + times):
-            message = taskiq.TaskiqMessage(
-                task_id=f"owner-{number}",
-                task_name="work",
-                labels={"deduplication_key": f"{number}"},  # With a key of its own it hashes no arguments.
-                args=[],
-                kwargs={},
-            )
-            await middleware.pre_send(message)
-            await middleware.post_execute(message, result)
+        for sent in messages:
+            await middleware.pre_send(sent)
+            await middleware.post_execute(sent, result)
         return (time.perf_counter() - began) / times
 
     return lambda first, times: loop.run_until_complete(run(first, times))

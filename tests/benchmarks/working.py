@@ -27,7 +27,7 @@ __all__ = ["worked"]
 
 SIDES = (BARE, NO_LOCK, *LOCKS)
 IDLE_MS = "1"
-"""How long a worker sleeps at most when it has nothing to fetch or no place for it; what it sleeps hides what it does."""
+"""How long a worker sleeps at most when it fetches nothing; what it sleeps hides what it does."""
 
 LOOK_S = 0.002
 WITHIN_S = 60.0
