@@ -36,13 +36,15 @@ class Driver:
 
     def take(self, digest: str, message_id: str) -> None:
         """Take the queue lock, as a send does."""
-        taken = self._store.acquire(self._request(digest, message_id), hold_ms=HOLD_MS, state="w")
+        taken = self._store.acquire(self._request(digest, message_id), token=message_id[:8], hold_ms=HOLD_MS, state="w")
         if not isinstance(taken, Taken):
             raise TypeError(f"the lock is not to be had: {taken}")
 
     def let_go(self, digest: str, message_id: str) -> None:
         """Let go of the queue lock, as the end of a message does."""
-        if self._store.finish(digest, message_id, token="", queue="message", run=False).queue_ms is None:
+        sent_as = message_id[:8]
+        finished = self._store.finish(digest, message_id, token="", queue="message", run=False, sent_as=sent_as)
+        if finished.queue_ms is None:
             raise ValueError("there was no such lock")
 
     def start(self, digest: str, message_id: str) -> Lease:
@@ -57,7 +59,7 @@ class Driver:
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """Renew leases, as the keeper does at a third of a lease."""
-        if not all(self._store.renew(leases)):
+        if not all(kept is True for kept in self._store.renew(leases)):
             raise ValueError("a lease was lost")
 
     def _request(self, digest: str, message_id: str) -> Request:
