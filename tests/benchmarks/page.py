@@ -67,12 +67,12 @@ def _budgets(results: Results) -> str:
         spent = median if low == high else f"{median} ({low} to {high})"
         verdict = "held" if budget.held(results) else "**missed**"
         rows.append((budget.name, f"≤ {budget.shown.format(budget.limit)}", spent + (which and f", {which}"), verdict))
-    return "\n".join(["## Budgets\n", *_table(("what", "budget", "this run", ""), rows)])
+    return "\n".join(["## Budgets\n", *_table(("what", "budget", "this run", "verdict"), rows)])
 
 
 def _said(results: Results) -> str:
-    lines = ["## Where we are slower, and than whom\n", *(f"* {line}" for line in slow(results)), ""]
-    lines += ["One lock and its release, beside that of others:\n", *(f"* {line}" for line in others(results)), ""]
+    lines = ["## Where we are slower, and than whom\n", *_points(slow(results)), ""]
+    lines += ["One lock and its release, beside that of others:\n", *_points(others(results)), ""]
     return "\n".join(lines)
 
 
@@ -126,5 +126,11 @@ def _table(heads: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+def _points(sentences: Iterator[str]) -> Iterator[str]:
+    for text in sentences:
+        first, *rest = _wrapped(text, 118)
+        yield from (f"* {first}", *(f"  {line}" for line in rest))
+
+
+def _wrapped(text: str, width: int = 120) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

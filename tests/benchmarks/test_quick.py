@@ -104,7 +104,7 @@ class TestAQuickRun:
             {"celery-once": "it is not installed here"},
         )
         text = rendered(without, folder="cost", json_name="results.json", plots=False)
-        assert "**celery-once** was not measured: it is not installed here." in text
+        assert "* **celery-once** was not measured: it is not installed here.\n" in text
         assert ".svg" not in text
 
 

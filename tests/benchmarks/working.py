@@ -19,7 +19,6 @@ from tests.benchmarks.rounds import alternate
 from tests.benchmarks.scale import Scale
 from tests.benchmarks.sides import BARE, LOCKS, NO_LOCK, Side
 from tests.processes.workers import DramatiqWorker, environment
-from tests.rig import eventually
 from tests.servers import RedisServer
 
 
@@ -66,7 +65,7 @@ class Desk:
         self._worker = DramatiqWorker("tests.benchmarks.worked:work", own, threads=threads, log=floor.log())
         floor.callback(self._worker.kill)
         self.side.send(-1)
-        eventually(self._is_done, WITHIN_S)
+        self._wait()
         self._worker.suspend()
 
     def batch(self, jobs: int) -> float:
@@ -75,10 +74,7 @@ class Desk:
         began = time.perf_counter()
         self._send(jobs)
         self._worker.resume()
-        while not self._is_done():
-            if time.perf_counter() - began > WITHIN_S:
-                raise TimeoutError(f"the worker of {self.side.name} does not get done")
-            time.sleep(LOOK_S)  # Its pace, not a wait for something: each look costs the worker a little.
+        self._wait()
         took = time.perf_counter() - began
         self._worker.suspend()
         return took / jobs
@@ -91,7 +87,7 @@ class Desk:
             if number:
                 self._send(jobs)
                 self._worker.resume()
-                eventually(self._is_done, WITHIN_S)
+                self._wait()
                 self._worker.suspend()
 
         return {name: count / jobs for name, count in counted(self.side.client, at_once, 1).items()}
@@ -105,5 +101,10 @@ class Desk:
 
         list(self._pool.map(send_some, range(0, share * self._threads, share)))
 
-    def _is_done(self) -> bool:
-        return not self.side.client.hlen(self._bodies)
+    def _wait(self) -> None:
+        """Wait until the last job is acknowledged."""
+        until_s = time.monotonic() + WITHIN_S
+        while self.side.client.hlen(self._bodies):
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"the worker of {self.side.name} does not get done")
+            time.sleep(LOOK_S)  # Its pace: each look costs the worker a little.
