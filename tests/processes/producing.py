@@ -18,7 +18,7 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import Middleware
 
 from dramatiq_unique import UniqueMiddleware, asking
-from tests.rig import PREFIX
+from tests.rig import PREFIX, OwnRedisBroker
 
 
 __all__ = ["QUEUE_LOCKS", "WINDOW_S", "declare"]
@@ -61,18 +61,22 @@ class ComesNoFurther(Middleware):
 
     def before_enqueue(self, broker: Broker, message: Message[Any], delay: float | None) -> None:
         """Note what the message holds, and wait to be killed."""
+        held = "nothing 0"
         for key in self._seen.scan_iter(f"{PREFIX}:*:queue"):
             record = self._seen.hget(key, f"o:{message.message_id}")
             if record is not None:
                 since_ms, _, deadline_ms = map(int, record.split()[:3])
-                self._seen.hset("locked", message.actor_name, f"{message.message_id} {since_ms + deadline_ms}")
+                held = f"{message.message_id} {since_ms + deadline_ms}"
+        self._seen.hset("locked", message.actor_name, held)
         threading.Event().wait()
 
 
 def _broker(kind: str, url: str) -> Broker:
     if kind == "rabbitmq":
         return RabbitmqBroker(host="127.0.0.1", port=5672)
-    return RedisBroker(url=url) if kind == "redis" else StubBroker()
+    if kind == "stub":
+        return StubBroker()
+    return RedisBroker(url=url) if kind == "redis" else OwnRedisBroker(url=url)  # type: ignore[no-untyped-call]
 
 
 def _produce(kind: str, url: str, queue: str) -> None:

@@ -13,7 +13,7 @@ from dramatiq import Actor
 from dramatiq_unique import UniqueMiddleware, outcome
 from tests.processes.producing import QUEUE_LOCKS, WINDOW_S, declare
 from tests.processes.workers import ROOT, environment
-from tests.rig import Bench, RabbitmqBench, RedisBench, Rig, StubBench, eventually
+from tests.rig import Bench, OwnRedisBroker, RabbitmqBench, RedisBench, Rig, StubBench, eventually
 from tests.servers import GivenRedis, RedisServer, rabbitmq_answers
 
 
@@ -25,7 +25,8 @@ AFTER_S = 10
 """How long after a crash the broker is asked at the latest: a holder is believed for the first five seconds."""
 
 cannot_be_asked = pytest.mark.parametrize("kind", ["stub", "rabbitmq"])
-can_be_asked = pytest.mark.parametrize("kind", ["redis"])
+can_be_asked = pytest.mark.parametrize("kind", ["own-redis"])
+in_one_step = pytest.mark.parametrize("kind", ["redis"])
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def rig(kind: str, redis_client: "redis.Redis") -> Iterator[Rig]:
     benches: dict[str, Any] = {
         "stub": StubBench,
         "redis": lambda: RedisBench(redis_client),
+        "own-redis": lambda: RedisBench(redis_client, OwnRedisBroker),
         "rabbitmq": lambda: RabbitmqBench(f"dramatiq-unique-test-{uuid4()}"),
     }
     bench: Bench = benches[kind]()
@@ -128,6 +130,17 @@ def test_the_redis_broker_is_asked_after_the_message_of_a_killed_producer(
     assert outcome(window.send()).holder_id == message_id
     assert deadline_ms > _now_ms(rig) + MINUTE_MS
     assert max(rig.redis.pttl(key) for key in rig.lock_keys("queue") if _holds(rig, key, message_id)) <= WINDOW_S * 1000
+
+
+@in_one_step
+def test_a_producer_that_sends_in_one_step_has_no_lock_before_its_message(
+    rig: Rig, actors: Actors, kind: str, server: RedisServer | GivenRedis
+) -> None:
+    """Killed at the last moment before, it blocks nobody, whatever the lock type."""
+    held = _kill_a_producer(kind, rig, server.url)
+    assert {message_id for message_id, _ in held.values()} == {"nothing"}
+    assert rig.lock_keys() == []
+    assert {outcome(actor.send()).action for actor in actors.values()} == {"enqueued"}
 
 
 def _holds(rig: Rig, key: str, message_id: str) -> bool:
