@@ -280,7 +280,7 @@ class TestRubbish:
 
     def test_a_moment_that_no_calendar_has(self, shop: Shop, command: Command) -> None:
         """Is shown as the number that it is."""
-        shop.redis.hset("dramatiq-unique:{odd}:queue", "o:m", f"-1 1 {10**30} w -")
+        shop.redis.hset("dramatiq-unique:{odd}:queue", "o:m", f"0 1 {10**30} w -")
         ended = command("show", "odd")
         assert ended.code == 0
         assert f"{10**30} ms" in ended.out
