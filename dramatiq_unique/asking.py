@@ -52,6 +52,7 @@ class Asking:
         if delivery is not None:
             # Noted before the store is asked: an Interrupt may land in between, and then the ack has to let go.
             delivery.queue_held = claim.lets_queue_lock_go
+            delivery.enqueued_as.append(attempt.token)
         answer = self._acquire(claim, message, attempt)
         if isinstance(answer, Held) and self._parts.orphans.found(claim, answer):
             answer = self._take_over(answer, claim, message, attempt)

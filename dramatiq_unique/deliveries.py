@@ -30,6 +30,8 @@ class Delivery:
         message_id: The message.
         claim: The locks it asks for, once they are known.
         token: What makes this delivery the owner of its run lock.
+        enqueued_as: The tokens of the enqueues of its own message that it made; where none of them stored it, the lock
+            that they may have taken goes with the delivery.
         leases: What is renewed while it runs.
         settled: Whether its locks were settled at the start.
         run_held: Whether it has its run lock.
@@ -42,6 +44,7 @@ class Delivery:
     message_id: str
     claim: Claim | None = None
     token: str = field(default_factory=new_token)
+    enqueued_as: list[str] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     settled: bool = False
     run_held: bool = False

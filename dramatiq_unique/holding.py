@@ -87,6 +87,7 @@ class Holding:
         if not queue and not run:
             return
         token = delivery.token if delivery is not None else ""
+        sent_as = " ".join([claim.ticket.token, *(delivery.enqueued_as if delivery is not None else ())])
         settled = delivery is not None and delivery.settled
         owner: QueueOwner = "anybody" if flushed else "delivery" if settled else "message"
 
@@ -95,7 +96,7 @@ class Holding:
                 claim.ticket.digest,
                 claim.ticket.message_id,
                 token=token,
-                sent_as=claim.ticket.token,
+                sent_as=sent_as,
                 queue=owner if queue else None,
                 run=run,
             )
