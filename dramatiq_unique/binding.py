@@ -19,6 +19,7 @@ from dramatiq_unique.one_step import OneStep
 from dramatiq_unique.orphans import Orphans
 from dramatiq_unique.parts import Parts
 from dramatiq_unique.processing import Processing
+from dramatiq_unique.rescheduling import Rescheduling
 from dramatiq_unique.settings import Settings
 from dramatiq_unique.store import RedisStore, connect
 
@@ -44,10 +45,11 @@ class Binding:
         claims, deliveries, holding = Claims(broker, settings.rules), Deliveries(), Holding(store, journal)
         guard = Guard(broker)
         adapter = adapter_for(broker, guard.enqueue_passively)
+        rescheduling = Rescheduling(broker, guard, journal)
         conflicts = Conflicts(
             broker,
             adapter=adapter,
-            guard=guard,
+            rescheduling=rescheduling,
             journal=journal,
             deliveries=deliveries,
             strategies=settings.strategies,
@@ -58,6 +60,7 @@ class Binding:
             deliveries=deliveries,
             holding=holding,
             conflicts=conflicts,
+            rescheduling=rescheduling,
             orphans=Orphans(store, adapter, journal, settings.lease_ms),
             adapter=adapter,
             journal=journal,

@@ -12,7 +12,7 @@ from typing import Any
 
 from dramatiq import Broker, Message
 from dramatiq.broker import MessageProxy
-from dramatiq.common import compute_backoff, current_millis, q_name
+from dramatiq.common import q_name
 from dramatiq.middleware import GroupCallbacks, MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
@@ -21,18 +21,14 @@ from dramatiq_unique.claim import Claim
 from dramatiq_unique.claims import stamp
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.errors import DuplicateMessage, UniqueError
-from dramatiq_unique.guard import Guard, NotEnqueued
+from dramatiq_unique.guard import NotEnqueued
 from dramatiq_unique.journal import Journal
+from dramatiq_unique.rescheduling import Rescheduling, waiting
 from dramatiq_unique.store import Holder
 from dramatiq_unique.strategies import SILENCE, Action, BuiltIn, Conflict, Side, Strategy, decide
-from dramatiq_unique.ticket import Ticket
 
 
 __all__ = ["Conflicts"]
-
-_LONGEST_BACKOFF = 12
-"""A message that is rescheduled again and again comes back at least every 12 ``reschedule_delay``, a minute by
-default."""
 
 
 class Conflicts:
@@ -41,7 +37,7 @@ class Conflicts:
     Arguments:
         broker: The broker.
         adapter: What it can do beyond.
-        guard: Its enqueue, past the locks.
+        rescheduling: Puts messages back.
         journal: Where facts are told.
         deliveries: Knows who is sending.
         strategies: Every strategy that ``on_conflict`` may name.
@@ -52,14 +48,14 @@ class Conflicts:
         broker: Broker,
         *,
         adapter: BrokerAdapter,
-        guard: Guard,
+        rescheduling: Rescheduling,
         journal: Journal,
         deliveries: Deliveries,
         strategies: Mapping[str, Strategy],
     ) -> None:
         self._broker = broker
         self._adapter = adapter
-        self._guard = guard
+        self._rescheduling = rescheduling
         self._journal = journal
         self._deliveries = deliveries
         self._strategies = strategies
@@ -121,7 +117,7 @@ class Conflicts:
             self._reject(claim, message, holder)
             return self._not_enqueued("rejected", claim, message, holder)
         if action is Action.RESCHEDULE:
-            self.put_back("client", claim, message, holder.message_id)
+            self._put_back("client", claim, message, holder)
             return self._not_enqueued("rescheduled", claim, message, holder)
         self._tell_refused("client", claim, message, holder)
         self.count_as_done(message)
@@ -149,71 +145,11 @@ class Conflicts:
             )
             message.fail()
         elif action is Action.RESCHEDULE:
-            self.put_back("server", claim, message, holder.message_id)
+            self._put_back("server", claim, message, holder)
         else:
             self._tell_refused("server", claim, message, holder)
             self.count_as_done(message)
         return SkipMessage(f"{action.value}: the lock is held by message {holder.message_id}")
-
-    def put_back(self, side: Side, claim: Claim, message: Message[Any] | MessageProxy, holder_id: str) -> None:
-        """Send the same message again after ``reschedule_delay``, growing with jitter, its retries untouched.
-
-        Arguments:
-            side: Where it is; a delivered message keeps its queue lock, one that is sent does not have it yet.
-            claim: What it asks for.
-            message: The message.
-            holder_id: Who is in the way.
-        """
-        base = claim.options.reschedule_delay
-        _, delay_ms = compute_backoff(claim.ticket.rescheduled, factor=base, max_backoff=base * _LONGEST_BACKOFF)
-        again = waiting(message)
-        stamp(again, claim.ticket.put_back(waits=side == "client"))
-        if side == "server" and not self._enqueue_instead(again, message, delay_ms):
-            return
-        if side == "client":
-            # Not before it would have been due anyway: its sender's delay, or a retry's backoff.
-            delay_ms = max(delay_ms, int(message.options.get("eta") or 0) - current_millis())
-            self._guard.enqueue_passively(again, delay=delay_ms)
-        self._tell_rescheduled(claim, side, _name(side, claim), holder_id, delay_ms)
-
-    def put_back_for_now(self, claim: Claim, message: MessageProxy, holder_id: str, reason: str, delay_ms: int) -> None:
-        """Send a delivered message again that cannot be settled yet, past every lock and whatever its strategy.
-
-        Arguments:
-            claim: What it asks for.
-            message: The delivered message.
-            holder_id: Who is in the way: itself, where an earlier delivery of it may be running yet.
-            reason: What is told in the place of a strategy.
-            delay_ms: When it is tried again, in milliseconds.
-        """
-        again = waiting(message)
-        stamp(again, claim.ticket.put_back(redelivered=True))
-        if self._enqueue_instead(again, message, delay_ms):
-            self._tell_rescheduled(claim, "server", reason, holder_id, delay_ms, counts=False)
-
-    def _enqueue_instead(self, again: Message[Any], delivered: Message[Any] | MessageProxy, delay_ms: int) -> bool:
-        """Send a delivered message again in its own place; false where something else became of it, and was told."""
-        sent = self._broker.enqueue(again, delay=delay_ms)
-        ticket = Ticket.on(sent.message_id, sent.options)
-        if ticket is not None and ticket.waits:
-            return False
-        # The result comes with the run: without this, Results stores None for the skip.
-        delivered.options["store_results"] = False
-        return True
-
-    def _tell_rescheduled(
-        self, claim: Claim, side: Side, strategy: str, holder_id: str, delay_ms: int, *, counts: bool = True
-    ) -> None:
-        self._journal.tell(
-            events.Rescheduled(
-                **claim.facts(),
-                side=side,
-                strategy=strategy,
-                holder_id=holder_id,
-                delay_ms=delay_ms,
-                attempt=claim.ticket.rescheduled + counts,
-            )
-        )
 
     def merged(self, claim: Claim, message: Message[Any], holder: Holder) -> NotEnqueued:
         """Let a retry go, since a newer copy of it waits; what comes back is to be raised."""
@@ -255,6 +191,10 @@ class Conflicts:
     def _strategy(self, side: Side, claim: Claim) -> Strategy:
         name = claim.options.client if side == "client" else claim.options.server
         return SILENCE if name is None else self._strategies[name]
+
+    def _put_back(self, side: Side, claim: Claim, message: Message[Any] | MessageProxy, holder: Holder) -> None:
+        strategy = _name(side, claim)
+        self._rescheduling.put_back(side, claim, message, strategy=strategy, holder_id=holder.message_id)
 
     def _reject(self, claim: Claim, message: Message[Any], holder: Holder) -> None:
         letter = waiting(message)
@@ -307,13 +247,6 @@ class Conflicts:
         )
         stamp(message, noted)
         return NotEnqueued(message)
-
-
-def waiting(message: Message[Any] | MessageProxy) -> Message[Any]:
-    """Copy a message as it was before it was delayed: on its own queue, without ``eta``."""
-    copy: Message[Any] = message.copy(queue_name=q_name(message.queue_name))
-    copy.options.pop("eta", None)
-    return copy
 
 
 def _next_actor(message: Message[Any] | MessageProxy) -> str | None:

@@ -10,6 +10,7 @@ from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.one_step import OneStep
 from dramatiq_unique.orphans import Orphans
+from dramatiq_unique.rescheduling import Rescheduling
 from dramatiq_unique.store import RedisStore
 
 
@@ -26,6 +27,7 @@ class Parts:
         deliveries: What runs in this process, and who is sending.
         holding: Keeps and lets go of what is held.
         conflicts: Settles full locks.
+        rescheduling: Puts messages back.
         orphans: Asks after holders whose message may be gone.
         adapter: What the broker can do beyond what all brokers have.
         journal: Where facts are told.
@@ -39,6 +41,7 @@ class Parts:
     deliveries: Deliveries
     holding: Holding
     conflicts: Conflicts
+    rescheduling: Rescheduling
     orphans: Orphans
     adapter: BrokerAdapter
     journal: Journal

@@ -87,11 +87,11 @@ class Processing:
                 self._parts.conflicts.superseded(claim, message, by_id)
                 raise SkipMessage(f"message {by_id} took its place")
             case Contested(by_id):
-                self._parts.conflicts.put_back_for_now(claim, message, by_id, "replacement", _CONTESTED_MS)
+                self._parts.rescheduling.put_back_for_now(claim, message, by_id, "replacement", _CONTESTED_MS)
                 raise SkipMessage(f"message {by_id} is about to take its place")
             case Running(left_ms):
                 left_ms = max(left_ms, _PUT_BACK_AT_LEAST_MS)
-                self._parts.conflicts.put_back_for_now(claim, message, message.message_id, "redelivery", left_ms)
+                self._parts.rescheduling.put_back_for_now(claim, message, message.message_id, "redelivery", left_ms)
                 raise SkipMessage("an earlier delivery of it may be running yet")
             case Held(holder):
                 action = self._parts.conflicts.action("server", claim, holder)
