@@ -37,6 +37,15 @@ class Journal:
         """
         self._subscribers.append(function)
 
+    def is_heard(self, kind: type[Event], *, level: int | None = None) -> bool:
+        """Tell whether a fact would reach anybody, so that one of every message need not be made for nobody.
+
+        Arguments:
+            kind: Its class.
+            level: As for :meth:`tell`.
+        """
+        return bool(self._subscribers) or _is_written(LEVELS[kind.name] if level is None else level)
+
     def tell(self, event: Event, *, level: int | None = None) -> None:
         """Tell a fact.
 
@@ -45,7 +54,7 @@ class Journal:
             level: The level of its line, 0 for none; the one in :data:`~dramatiq_unique.events.LEVELS` by default.
         """
         level = LEVELS[event.name] if level is None else level
-        if level:
+        if _is_written(level):
             self._line(level, event.name, {field.name: getattr(event, field.name) for field in fields(event)})
         for function in tuple(self._subscribers):
             try:
@@ -81,6 +90,11 @@ def where_raised(error: BaseException) -> str:
     """Name the place where an error was raised, as ``file:line in function``."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else "unknown"
+
+
+def _is_written(level: int) -> bool:
+    """Tell whether a line of this level may be written: where structlog is configured, only it knows."""
+    return bool(level) and (structlog.is_configured() or logging.getLogger(LOGGER_NAME).isEnabledFor(level))
 
 
 def _logger() -> Any:
