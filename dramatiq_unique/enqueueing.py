@@ -150,7 +150,8 @@ class Enqueueing:
                 self._parts.deliveries.note_superseded(message.message_id)
                 raise self._parts.conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
-                stamp(message, ticket)
+                if not attempt.together:  # Else it was stored with it.
+                    stamp(message, ticket)
                 self._took(claim, attempt)
             case Replaced(holder):
                 stamp(message, ticket.with_outcome("replaced", holder_id=holder.message_id))
