@@ -88,13 +88,14 @@ class RedisStore(Prefixed):
             _compared(orphan),
         ]
         if through is None:
-            status, *rest = self._call("acquire", keys, args)
+            reply = self._call("acquire", keys, args)
         else:
             with self.translated("send"):
-                status, *rest = as_text(through(keys, args))
+                reply = as_text(through(keys, args))
+        if reply == "taken":
+            return Taken()
+        status, *rest = reply
         match status:
-            case "taken":
-                return Taken()
             case "mine":
                 return Kept(int(rest[0]))
             case "replaced":

@@ -5,7 +5,7 @@
 --       the sender: token of this enqueue, with the same one it is answered the same; how long it is held from now;
 --       takeover, 1 may replace a holder whose message waits; how long the superseded are remembered; state to be in,
 --       '' keeps the state it has   3 place   4 info   5 args or ''   6 an orphan to drop, as drop_orphan takes it
--- gives {'taken'}, {'mine', how long it was held, in ms}, {'superseded' or 'contested', by}, {'held', holder...} or
+-- gives 'taken', {'mine', how long it was held, in ms}, {'superseded' or 'contested', by}, {'held', holder...} or
 --       {'replaced', old holder...}
 --
 -- Atomic because two who send at once must find one lock, and two who replace at once must leave one message.
@@ -24,10 +24,10 @@ if mine then
   keep(lock, id, now, mine, ARGV[3], ARGV[4], ARGV[5])
   if mine.token ~= '+' .. token then return {'mine', now - mine.since} end
   local old = {replaced(lock, id)}
-  return old[1] and {'replaced', 0, 0, unpack(old)} or {'taken'}
+  return old[1] and {'replaced', 0, 0, unpack(old)} or 'taken'
 end
 
-local answer, holders, size = {'taken'}, full(lock, limit, now)
+local answer, holders, size = 'taken', full(lock, limit, now)
 if holders then
   local old = takeover == '1' and first_waiting(holders)
   if not old then return reply('held', lock, longest_unseen(holders), now) end

@@ -15,9 +15,10 @@ local function store(KEYS, ARGV)
 end
 
 local answer = acquire()
-local has_its_lock = answer[1] == 'taken' or answer[1] == 'mine' or answer[1] == 'replaced'
+local status = answer == 'taken' and answer or answer[1]
+local has_its_lock = status == 'taken' or status == 'mine' or status == 'replaced'
 if has_its_lock and redis.call('HEXISTS', KEYS[3], ARGV[7]) == 0 then -- Else the answer was lost, and it is asked again.
   store({unpack(KEYS, 4)}, {unpack(ARGV, 8)})
-  if answer[1] == 'replaced' then redis.call('HSET', KEYS[2], answer[4], '0 ' .. ARGV[1]) end -- As confirm does.
+  if status == 'replaced' then redis.call('HSET', KEYS[2], answer[4], '0 ' .. ARGV[1]) end -- As confirm does.
 end
 return answer
