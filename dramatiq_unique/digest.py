@@ -65,8 +65,11 @@ def digest_of(
     )
     what = _what_counts(where, actor, options, args, kwargs)
     try:
-        as_it_is = what[0] == "bound" and _comes_back_as_it_is(what[1])
-        text = _written([*scope, what]) if as_it_is else _canonical([*scope, what])
+        if what[0] == "bound" and _comes_back_as_it_is(what[1]):
+            text = _written([*scope, what])
+        else:
+            what = _without_sentinels(what, actor)
+            text = _canonical([*scope, what])
     except _NO_FORM as exc:
         culprit = _culprit(what)
         raise InvalidLockOptions(
@@ -95,11 +98,15 @@ def _what_counts(
     bound = actor.bind(args, kwargs)
     if bound is None:
         return ["given", list(args), dict(kwargs)]
-    counting = bound if options.lock_args is None else {name: bound[name] for name in options.lock_args}
-    if not _comes_back_as_it_is(counting):
-        # A default that no message could spell out (a sentinel object) says nothing about sameness: left out.
-        counting = {n: v for n, v in counting.items() if not (actor.is_default(n, v) and not _is_canonical(v))}
-    return ["bound", counting]
+    return ["bound", bound if options.lock_args is None else {name: bound[name] for name in options.lock_args}]
+
+
+def _without_sentinels(what: list[Any], actor: ActorView) -> list[Any]:
+    """Leave out a default that no message could spell out (a sentinel object): it says nothing about sameness."""
+    kind, *values = what
+    if kind != "bound":
+        return what
+    return [kind, {n: v for n, v in values[0].items() if not (actor.is_default(n, v) and not _is_canonical(v))}]
 
 
 def _comes_back_as_it_is(arguments: Mapping[str, object]) -> bool:

@@ -21,6 +21,7 @@ from dramatiq_unique.events import LEVELS, Event
 __all__ = ["Journal", "where_raised"]
 
 LOGGER_NAME = "dramatiq_unique"
+_plain_logger = logging.getLogger(LOGGER_NAME)
 
 
 class Journal:
@@ -83,7 +84,7 @@ class Journal:
             getattr(_logger(), logging.getLevelName(level).lower())(name, **details)
         except Exception:
             # A log that is set up wrongly harms no message.
-            logging.getLogger(LOGGER_NAME).exception("The line %r could not be written.", name)
+            _plain_logger.exception("The line %r could not be written.", name)
 
 
 def where_raised(error: BaseException) -> str:
@@ -94,7 +95,7 @@ def where_raised(error: BaseException) -> str:
 
 def _is_written(level: int) -> bool:
     """Tell whether a line of this level may be written: where structlog is configured, only it knows."""
-    return bool(level) and (structlog.is_configured() or logging.getLogger(LOGGER_NAME).isEnabledFor(level))
+    return bool(level) and (structlog.is_configured() or _plain_logger.isEnabledFor(level))
 
 
 def _logger() -> Any:
@@ -102,7 +103,7 @@ def _logger() -> Any:
     if structlog.is_configured():
         return structlog.get_logger(LOGGER_NAME)
     return structlog.wrap_logger(
-        logging.getLogger(LOGGER_NAME),
+        _plain_logger,
         wrapper_class=structlog.stdlib.BoundLogger,
         processors=[structlog.stdlib.filter_by_level, _plain],
     )
