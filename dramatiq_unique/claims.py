@@ -69,14 +69,15 @@ class Claims:
         Raises:
             InvalidLockOptions: Its options are wrong, or do not fit its arguments.
         """
-        known = self._known.get(message.actor_name) or self._unknown
+        known = self._known_of(message.actor_name)
         ticket = Ticket.on(message.message_id, message.options)
         options = self._options(known, message)
         if sent and ticket is None and options.lock is not None:
             self._check_names(message)
         if ticket is not None:
             # What became of an earlier send says nothing of this one.
-            return self._claim(replace(ticket, outcome=None), options, message, first=False)
+            ticket = ticket if ticket.outcome is None else replace(ticket, outcome=None)
+            return self._claim(ticket, options, message, first=False)
         if options.lock is None:
             return None
         return self._claim(self._settle(options.lock, known.view, options, message), options, message, first=True)
@@ -86,13 +87,16 @@ class Claims:
         ticket = Ticket.on(message.message_id, message.options)
         if ticket is None:
             return None
-        known = self._known.get(message.actor_name) or self._unknown
+        known = self._known_of(message.actor_name)
         return self._claim(ticket, known.options, message, first=False)
 
+    def _known_of(self, actor_name: str) -> _Known:
+        """What is known of an actor; of one that this process does not have, the middleware's defaults."""
+        return self._known.get(actor_name) or _Known(ActorView(actor_name, None), {}, self._defaults)
+
     @cached_property
-    def _unknown(self) -> _Known:
-        """What is known of an actor that this process does not have: the middleware's defaults."""
-        return _Known(ActorView("", None), {}, self._rules.without_actor())
+    def _defaults(self) -> LockOptions:
+        return self._rules.without_actor()
 
     def _options(self, known: _Known, message: Message[Any] | MessageProxy) -> LockOptions:
         given = OPTION_NAMES.intersection(message.options)
@@ -104,8 +108,7 @@ class Claims:
                     f"message {message.message_id} of actor {message.actor_name!r}: option {name} takes no callable on "
                     "a message, which could not carry it; put it on the actor"
                 )
-        view = replace(known.view, actor_name=message.actor_name)
-        return self._rules.for_message(message.message_id, view, known.declared, message.options)
+        return self._rules.for_message(message.message_id, known.view, known.declared, message.options)
 
     def _check_names(self, message: Message[Any] | MessageProxy) -> None:
         """Refuse what is nearly an option of ours, and nobody else's; a message may carry anything else."""
@@ -120,7 +123,6 @@ class Claims:
     def _settle(
         self, lock: LockType, view: ActorView, options: LockOptions, message: Message[Any] | MessageProxy
     ) -> Ticket:
-        view = replace(view, actor_name=message.actor_name)
         digest = digest_of(
             view,
             options,

@@ -218,9 +218,10 @@ class Conflicts:
             level = logging.WARNING
         elif level is None and side == "client" and self._strategy(side, claim) is SILENCE:
             level = 0
-        self._journal.tell(
-            events.Refused(**claim.facts(), **_because(side, claim, holder), next_actor=next_actor), level=level
-        )
+        if self._journal.is_heard(events.Refused, level=level):
+            self._journal.tell(
+                events.Refused(**claim.facts(), **_because(side, claim, holder), next_actor=next_actor), level=level
+            )
 
     @staticmethod
     def _duplicate(claim: Claim, holder: Holder) -> DuplicateMessage:

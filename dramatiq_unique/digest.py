@@ -25,6 +25,11 @@ from dramatiq_unique.options import LockOptions
 __all__ = ["digest_of"]
 
 _DIGEST_BYTES = 20
+_NO_FORM = (TypeError, ValueError, RecursionError)
+_SCALARS = frozenset({type(None), bool, int, float, str})
+"""What JSON gives back as it was given; not so a subclass, such as an enum."""
+
+_written = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def digest_of(
@@ -60,8 +65,12 @@ def digest_of(
     )
     what = _what_counts(where, actor, options, args, kwargs)
     try:
-        text = _canonical([*scope, what])
-    except (TypeError, ValueError, RecursionError) as exc:
+        if what[0] == "bound" and _comes_back_as_it_is(what[1]):
+            text = _written([*scope, what])
+        else:
+            what = _without_sentinels(what, actor)
+            text = _canonical([*scope, what])
+    except _NO_FORM as exc:
         culprit = _culprit(what)
         raise InvalidLockOptions(
             f"{where}: {culprit} no canonical form ({type(exc).__name__}), so it cannot be told from another; name "
@@ -72,7 +81,7 @@ def digest_of(
 
 def _what_counts(
     where: str, actor: ActorView, options: LockOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> object:
+) -> list[Any]:
     if options.lock_args_method is not None:
         name = getattr(options.lock_args_method, "__name__", "lock_args_method")
         try:
@@ -89,19 +98,27 @@ def _what_counts(
     bound = actor.bind(args, kwargs)
     if bound is None:
         return ["given", list(args), dict(kwargs)]
-    names = bound if options.lock_args is None else options.lock_args
-    # A default that no message could spell out (a sentinel object) says nothing about sameness: left out.
-    return [
-        "bound",
-        {n: bound[n] for n in names if not (actor.is_default(n, bound[n]) and not _is_canonical(bound[n]))},
-    ]
+    return ["bound", bound if options.lock_args is None else {name: bound[name] for name in options.lock_args}]
 
 
-def _culprit(what: object) -> str:
+def _without_sentinels(what: list[Any], actor: ActorView) -> list[Any]:
+    """Leave out a default that no message could spell out (a sentinel object): it says nothing about sameness."""
+    kind, *values = what
+    if kind != "bound":
+        return what
+    return [kind, {n: v for n, v in values[0].items() if not (actor.is_default(n, v) and not _is_canonical(v))}]
+
+
+def _comes_back_as_it_is(arguments: Mapping[str, object]) -> bool:
+    """Tell of most arguments, without asking the encoder, that it makes nothing else of them."""
+    return type(get_encoder()) is JSONEncoder and all(type(value) in _SCALARS for value in arguments.values())
+
+
+def _culprit(what: list[Any]) -> str:
     """Name the argument that has no canonical form, by parameter and type, never by value."""
-    kind, *rest = what if isinstance(what, list) else ["key", what]
-    if kind == "bound" and isinstance(rest[0], dict):
-        for name, value in rest[0].items():
+    kind = what[0]
+    if kind == "bound":
+        for name, value in what[1].items():
             if not _is_canonical(value):
                 return f"argument {name!r} ({type(value).__name__}) has"
     return "what lock_args_method returned has" if kind == "key" else "its arguments have"
@@ -110,7 +127,7 @@ def _culprit(what: object) -> str:
 def _is_canonical(value: object) -> bool:
     try:
         _canonical(value)
-    except (TypeError, ValueError, RecursionError):
+    except _NO_FORM:
         return False
     return True
 
@@ -119,7 +136,7 @@ def _canonical(value: object) -> str:
     encoder = get_encoder()
     # Encoded and decoded once, as the worker will see it: under JSON, keys become strings before they are sorted.
     plain = json.loads(json.dumps(value)) if type(encoder) is JSONEncoder else _plain(_round_trip(encoder, value))
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return _written(plain)
 
 
 def _round_trip(encoder: Any, value: object) -> object:
@@ -144,7 +161,7 @@ def _plain(value: object) -> object:
     Raises:
         TypeError: It has another type in it, or a dict whose keys are not strings.
     """
-    if value is None or type(value) in (bool, int, float, str):
+    if type(value) in _SCALARS:
         return value
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

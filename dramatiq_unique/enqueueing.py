@@ -144,19 +144,20 @@ class Enqueueing:
 
     def _settle(self, answer: Acquired, claim: Claim, message: Message[Any], attempt: Attempt) -> None:
         """Give a message its ticket, as the store has answered."""
-        ticket = claim.ticket.taken(attempt.token)
         match answer:
             case Superseded(by_id):
                 self._parts.deliveries.note_superseded(message.message_id)
                 raise self._parts.conflicts.superseded_at_enqueue(claim, message, by_id)
             case Taken():
-                stamp(message, ticket)
+                if not attempt.together:  # Else it was stored with it.
+                    stamp(message, claim.ticket.taken(attempt.token))
                 self._took(claim, attempt)
             case Replaced(holder):
-                stamp(message, ticket.with_outcome("replaced", holder_id=holder.message_id))
+                ticket = claim.ticket.taken(attempt.token).with_outcome("replaced", holder_id=holder.message_id)
+                stamp(message, ticket)
                 self._took(claim, attempt, holder)
             case Kept(held_ms):
-                stamp(message, ticket)
+                stamp(message, claim.ticket.taken(attempt.token))
                 attempt.holds = True
                 if not claim.again:  # Who took it died before the message was stored, or could not store it.
                     attempt.keeps_from_s = time.monotonic() - held_ms / 1000

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -146,22 +145,30 @@ class Guard:
         return self._attempt(message, delay, Attempt(watched=True, passive=True))
 
     def _attempt(self, message: Message[Any] | MessageProxy, delay: int | None, attempt: Attempt) -> Message[Any]:
-        with self._under_way(attempt):
-            try:
-                stored = self._enqueue(message.copy(), delay=delay)
-            except NotEnqueued as refusal:
-                return refusal.message
-            except BaseException:
-                self._attempts.give_back(message, attempt)
-                raise
+        under_way = self._stack.attempts
+        under_way.append(attempt)
+        try:
+            stored = self._enqueue(_copied(message), delay=delay)
+        except NotEnqueued as refusal:
+            return refusal.message
+        except BaseException:
+            self._attempts.give_back(message, attempt)
+            raise
+        finally:
+            under_way.pop()
         if not attempt.refused:
             self._attempts.stored(stored, attempt)
         return stored
 
-    @contextmanager
-    def _under_way(self, attempt: Attempt) -> Iterator[None]:
-        self._stack.attempts.append(attempt)
-        try:
-            yield
-        finally:
-            self._stack.attempts.pop()
+
+def _copied(message: Message[Any] | MessageProxy) -> Message[Any]:
+    """Copy a message as its own ``copy`` does, for a third of the time: that looks at the fields anew each time."""
+    return Message(
+        queue_name=message.queue_name,
+        actor_name=message.actor_name,
+        args=message.args,
+        kwargs=message.kwargs,
+        options={**message.options},
+        message_id=message.message_id,
+        message_timestamp=message.message_timestamp,
+    )

@@ -42,7 +42,8 @@ class Holding:
 
     def tell_locked(self, claim: Claim, kind: Kind, hold_ms: int, *, waited_ms: int = 0) -> None:
         """Say that a lock was taken, for ``hold_ms`` milliseconds at most unless it is renewed."""
-        self._journal.tell(events.Locked(**claim.facts(), kind=kind.value, hold_ms=hold_ms, waited_ms=waited_ms))
+        if self._journal.is_heard(events.Locked):
+            self._journal.tell(events.Locked(**claim.facts(), kind=kind.value, hold_ms=hold_ms, waited_ms=waited_ms))
 
     def hold(self, claim: Claim, delivery: Delivery, lease_ms: int) -> None:
         """Note what a delivery holds, and keep it while it runs.
@@ -171,7 +172,7 @@ class Holding:
             run_ms: The same of its run lock.
         """
         for kind, held_ms in ((Kind.QUEUE, queue_ms), (Kind.RUN, run_ms)):
-            if held_ms is not None:
+            if held_ms is not None and self._journal.is_heard(events.Released):
                 self._journal.tell(events.Released(**claim.facts(), kind=kind.value, held_ms=held_ms))
         hook, waits_for = claim.options.after_unlock, run_ms if claim.lock.run else queue_ms
         if hook is None or waits_for is None or claim.lock.queue is Until.EXPIRY:

@@ -21,6 +21,7 @@ from dramatiq_unique.events import LEVELS, Event
 __all__ = ["Journal", "where_raised"]
 
 LOGGER_NAME = "dramatiq_unique"
+_plain_logger = logging.getLogger(LOGGER_NAME)
 
 
 class Journal:
@@ -37,6 +38,15 @@ class Journal:
         """
         self._subscribers.append(function)
 
+    def is_heard(self, kind: type[Event], *, level: int | None = None) -> bool:
+        """Tell whether a fact would reach anybody, so that one of every message need not be made for nobody.
+
+        Arguments:
+            kind: Its class.
+            level: As for :meth:`tell`.
+        """
+        return bool(self._subscribers) or _is_written(LEVELS[kind.name] if level is None else level)
+
     def tell(self, event: Event, *, level: int | None = None) -> None:
         """Tell a fact.
 
@@ -45,7 +55,7 @@ class Journal:
             level: The level of its line, 0 for none; the one in :data:`~dramatiq_unique.events.LEVELS` by default.
         """
         level = LEVELS[event.name] if level is None else level
-        if level:
+        if _is_written(level):
             self._line(level, event.name, {field.name: getattr(event, field.name) for field in fields(event)})
         for function in tuple(self._subscribers):
             try:
@@ -74,7 +84,7 @@ class Journal:
             getattr(_logger(), logging.getLevelName(level).lower())(name, **details)
         except Exception:
             # A log that is set up wrongly harms no message.
-            logging.getLogger(LOGGER_NAME).exception("The line %r could not be written.", name)
+            _plain_logger.exception("The line %r could not be written.", name)
 
 
 def where_raised(error: BaseException) -> str:
@@ -83,12 +93,17 @@ def where_raised(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else "unknown"
 
 
+def _is_written(level: int) -> bool:
+    """Tell whether a line of this level may be written: where structlog is configured, only it knows."""
+    return bool(level) and (structlog.is_configured() or _plain_logger.isEnabledFor(level))
+
+
 def _logger() -> Any:
     """Find the logger anew for each line, since applications configure structlog whenever they like."""
     if structlog.is_configured():
         return structlog.get_logger(LOGGER_NAME)
     return structlog.wrap_logger(
-        logging.getLogger(LOGGER_NAME),
+        _plain_logger,
         wrapper_class=structlog.stdlib.BoundLogger,
         processors=[structlog.stdlib.filter_by_level, _plain],
     )

@@ -39,12 +39,19 @@ class Keeper(Background):
     def _reset(self) -> None:
         super()._reset()
         self._leases: dict[Lease, None] = {}
+        self._paces_s: dict[
+            float, None
+        ] = {}  # In which the thread looks by itself, whether or not there is a lease now.
 
     def hold(self, lease: Lease) -> None:
         """Renew a lease from now on."""
         self.start()
         self._leases[lease] = None
-        self._ring()
+        # To wake the thread costs a job more than all else that is done for it here, so that is done only where it
+        # would not look in time. The lease is noted before, since `_work` looks in the other order.
+        if _pace_s(lease) not in self._paces_s:
+            self._paces_s[_pace_s(lease)] = None
+            self._ring()
 
     def drop(self, lease: Lease) -> None:
         """Renew a lease no longer."""
@@ -52,10 +59,12 @@ class Keeper(Background):
         self._leases.pop(lease, None)
 
     def _every_s(self) -> float | None:
-        return min((lease.lease_ms / 3000 for lease in list(self._leases)), default=None)
+        return min([*self._paces_s, *map(_pace_s, list(self._leases))], default=None)
 
     def _work(self) -> None:
+        self._paces_s.clear()
         leases = list(self._leases)
+        self._paces_s.update(dict.fromkeys(map(_pace_s, leases)))
         if not leases:
             return
         try:
@@ -69,3 +78,8 @@ class Keeper(Background):
             # Where it was let go in the meantime, it was not lost.
             elif not was_kept and self._leases.pop(lease, lease) is None:
                 self._on_lost(lease)
+
+
+def _pace_s(lease: Lease) -> float:
+    """Say how often a lease is renewed, in seconds."""
+    return lease.lease_ms / 3000

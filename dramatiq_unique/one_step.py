@@ -76,8 +76,7 @@ class _Through:
     """A broker with another script: what it makes of a command depends on its version, and stays its business."""
 
     def __init__(self, broker: RedisBroker, dispatch: Callable[..., Any]) -> None:
-        self._broker = broker
-        self.scripts = {"dispatch": dispatch}
+        vars(self).update(vars(broker), _broker=broker, scripts={"dispatch": dispatch})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._broker, name)

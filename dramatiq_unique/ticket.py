@@ -86,7 +86,7 @@ class Ticket:
 
     def refused(self, action: str, **holder: str) -> Ticket:
         """Note that the message was not let in: sent again, it is a send like any other."""
-        return replace(self, held=False, token="", waits=True).with_outcome(action, **holder)
+        return replace(self, held=False, token="", waits=True, outcome={"action": action, **holder})
 
     def put_back(self, *, waits: bool = False, redelivered: bool = False) -> Ticket:
         """Put the message back; a redelivery is nobody's conflict, and does not count against ``reschedule_limit``.

@@ -10,8 +10,8 @@ The keys of a digest share a hash tag, so that a script finds them on one node o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -57,17 +57,30 @@ class Prefixed:
     def _channel(self, digest: str) -> str:
         return f"{self.prefix}:{{{digest}}}:released"
 
-    @contextmanager
-    def translated(self, operation: str) -> Iterator[None]:
+    def translated(self, operation: str) -> AbstractContextManager[None]:
         """Turn the driver's errors into ours; their text names host and port, never a password."""
-        try:
-            yield
-        except self._errors as exc:
-            raise unavailable(operation, exc) from exc
+        return _Translated(operation, self._errors)
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
         with self.translated(operation):
             return as_text(self._scripts[operation](keys=keys, args=args))
+
+
+class _Translated:
+    """What :meth:`Prefixed.translated` gives: every call to Redis goes through one, so it is no generator."""
+
+    __slots__ = ("_errors", "_operation")
+
+    def __init__(self, operation: str, errors: tuple[type[Exception], ...]) -> None:
+        self._operation = operation
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self._errors):
+            raise unavailable(self._operation, error) from error
 
 
 def unavailable(operation: str, error: Exception) -> LockStoreUnavailable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
-import secrets
+import random
 import socket
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,9 +16,16 @@ __all__ = ["Holder", "Kind", "Lease", "Request", "in_queue_lock", "new_token"]
 _DELIVERY, _TOOK, _KEPT = "-", "+", "="
 
 
+# Seeded by the operating system, whatever an application makes of Python's own: asking the system anew for each token
+# takes several times as long, and a token is no secret.
+_chance = random.Random()  # noqa: S311
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_chance.seed)
+
+
 def new_token() -> str:
     """Make what an enqueue or a delivery is known by in the locks; unique among those of one message."""
-    return secrets.token_hex(4)
+    return f"{_chance.getrandbits(32):08x}"
 
 
 def in_queue_lock(token: str) -> str:

@@ -83,23 +83,19 @@ class RedisStore(Prefixed):
         keys = [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")]
         args: list[str | int] = [
             request.message_id,
-            token,
-            request.limit,
-            hold_ms,
-            state,
+            f"{token} {request.limit} {hold_ms} {takeover:d} {self._memory_ms} {state}",
             *request.labels(),
-            int(takeover),
-            self._memory_ms,
-            *_compared(orphan),
+            _compared(orphan),
         ]
         if through is None:
-            status, *rest = self._call("acquire", keys, args)
+            reply = self._call("acquire", keys, args)
         else:
             with self.translated("send"):
-                status, *rest = as_text(through(keys, args))
+                reply = as_text(through(keys, args))
+        if reply == "taken":
+            return Taken()
+        status, *rest = reply
         match status:
-            case "taken":
-                return Taken()
             case "mine":
                 return Kept(int(rest[0]))
             case "replaced":
@@ -161,14 +157,9 @@ class RedisStore(Prefixed):
             [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
             [
                 request.message_id,
-                token,
-                queue,
-                int(run),
-                request.limit,
-                lease_ms,
-                hold_ms,
+                f"{token} {run:d} {request.limit} {lease_ms} {hold_ms} {queue}",
                 *request.labels(),
-                *_compared(orphan),
+                _compared(orphan),
             ],
         )
         match status:
@@ -301,9 +292,9 @@ class RedisStore(Prefixed):
             pubsub.get_message(timeout=seconds)
 
 
-def _compared(orphan: Holder | None) -> tuple[str, str]:
+def _compared(orphan: Holder | None) -> str:
     """Name a holder, and the record that it must still have."""
-    return (orphan.message_id, orphan.fields[0]) if orphan else ("", "")
+    return f"{orphan.message_id}\n{orphan.fields[0]}" if orphan else ""
 
 
 def _held(rest: list[Any]) -> Held:

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import dramatiq
 import pytest
@@ -22,6 +23,7 @@ from dramatiq.brokers.stub import StubBroker
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+import dramatiq_unique.digest
 from dramatiq_unique import InvalidLockOptions, outcome
 from dramatiq_unique.actors import ActorView
 from dramatiq_unique.digest import digest_of
@@ -78,6 +80,21 @@ def anything(*args: object, **kwargs: object) -> None:
     """Stand for an actor that takes anything."""
 
 
+MISSING = object()
+
+
+def both_ways(tenant: object, customer: object = "", full: object = 1.5) -> None:
+    """Stand for an actor all of whose parameters may be given by place and by name."""
+
+
+def by_place_alone(tenant: object, /, customer: object = None) -> None:
+    """Stand for an actor one of whose parameters has no name."""
+
+
+def with_a_sentinel(tenant: object, customer: object = MISSING) -> None:
+    """Stand for an actor that tells `None` from nothing."""
+
+
 def flip(value: Any) -> Any:
     """Turn the order of every dict in a value around."""
     if isinstance(value, dict):
@@ -105,6 +122,56 @@ def encoder() -> Iterator[Callable[[Encoder], None]]:
     before = get_encoder()
     yield set_encoder
     set_encoder(before)
+
+
+class Word(str):
+    """A string that is more than one."""
+
+    __slots__ = ()
+
+
+class Size(IntEnum):
+    """A number that has a name."""
+
+    BIG = 3
+
+
+ANY = PYTHON | st.sampled_from([Size.BIG, Word("a"), "\ud83d\ude00", 10**5000, Secret(), b"x", {1}, MISSING])
+"""What an argument may be, whether or not it has a canonical form."""
+ACTORS = [export, anything, both_ways, by_place_alone, with_a_sentinel]
+
+
+class TestTheShortWay:
+    """Most arguments are seen to be canonical as they are, and to fit, without asking the encoder and `inspect`."""
+
+    @given(
+        st.sampled_from(ACTORS),
+        st.lists(ANY, max_size=4),
+        st.dictionaries(st.sampled_from(["tenant", "customer", "full", "other"]), ANY, max_size=3),
+        st.sampled_from([JSONEncoder(), PickleEncoder(), type("Own", (JSONEncoder,), {})()]),
+    )
+    def test_leads_where_the_long_way_does(
+        self, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], chosen: Encoder
+    ) -> None:
+        """The same digest, or the same error, for whatever is passed in whatever way."""
+
+        def found() -> str:
+            try:
+                return digest(fn, *args, **kwargs)
+            except InvalidLockOptions as error:
+                return str(error)
+
+        before = get_encoder()
+        set_encoder(chosen)
+        try:
+            short = found()
+            with (
+                mock.patch.object(ActorView, "_plain", None),
+                mock.patch.object(dramatiq_unique.digest, "_comes_back_as_it_is", return_value=False),
+            ):
+                assert short == found()
+        finally:
+            set_encoder(before)
 
 
 class TestTheSame:

@@ -99,6 +99,28 @@ class TestRenewing:
 
         assert bench.after_more_calls()[-1] == [lease("second")]
 
+    def test_it_is_not_woken_for_a_job_that_it_looks_after_in_time_anyway(self, bench: Bench) -> None:
+        """One job after the other, under one lease: the first wakes it, and none after."""
+        rings: list[str] = []
+        bench.keeper._ring = lambda: rings.append("ring")  # type: ignore[method-assign]
+        for name in ("first", "second", "third"):
+            bench.keeper.hold(lease(name, lease_ms=3_600_000))
+            bench.keeper.drop(lease(name, lease_ms=3_600_000))
+        assert rings == ["ring"]
+
+        bench.keeper.hold(lease("shorter", lease_ms=1_800_000))
+        assert rings == ["ring", "ring"]
+
+    def test_it_sleeps_once_nothing_has_run_for_a_while(self, bench: Bench) -> None:
+        """It looks once more after the last job, and the next one wakes it again."""
+        bench.keeper.hold(lease("first"))
+        bench.keeper.drop(lease("first"))
+
+        eventually(lambda: bench.keeper._every_s() is None)
+
+        bench.keeper.hold(lease("second"))
+        assert bench.after_more_calls()[-1] == [lease("second")]
+
     def test_a_lost_lease_is_told_once_and_renewed_no_longer(self, bench: Bench) -> None:
         """The others are kept."""
         bench.lapsed = {lease("lost")}

@@ -30,35 +30,52 @@ local function alive(key, id, now)
   if record and record.deadline > now then return record end
 end
 
--- The expiry comes first: it needs no memory, and after a first write a full Redis lets a script write on. So what is
--- held can be kept (``take`` begins with a write that needs memory, and a new lock is refused).
-local function put(key, id, now, record)
+local function written(record, now)
+  return string.format('%.0f %.0f %.0f %s %s', record.since, math.max(now - record.since, 0),
+    math.max(record.deadline - record.since, 0), record.state, record.token)
+end
+
+-- The fields that describe a holder, and where it was before.
+local function described(id, before, place, info, args)
+  local fields = {'p:' .. id, place, 'i:' .. id, info}
+  local function add(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+  if before and before ~= place then add('q:' .. id, before) end
+  if args ~= '' then add('a:' .. id, args) end
+  return fields
+end
+
+-- A record, and what else is to be written. The expiry comes first: it needs no memory, and after a first write a full
+-- Redis lets a script write on. So what is held can be kept (``take`` begins with a write that needs memory, and a new
+-- lock is refused).
+local function put(key, id, now, record, fields)
   local left = math.max(record.deadline - now, redis.call('PTTL', key))
   local lasts = redis.call('PEXPIRE', key, left)
-  redis.call('HSET', key, 'o:' .. id,
-    string.format('%.0f %.0f %.0f %s %s', record.since, math.max(now - record.since, 0),
-      math.max(record.deadline - record.since, 0), record.state, record.token))
+  redis.call('HSET', key, 'o:' .. id, written(record, now), unpack(fields or {}))
   if lasts == 0 then redis.call('PEXPIRE', key, left) end
 end
 
-local function describe(key, id, place, info, args)
-  local before = redis.call('HGET', key, 'p:' .. id)
-  if before and before ~= place then redis.call('HSET', key, 'q:' .. id, before) end
-  redis.call('HSET', key, 'p:' .. id, place, 'i:' .. id, info)
-  if args ~= '' then redis.call('HSET', key, 'a:' .. id, args) end
+-- A holder that is in its lock is kept there, and described as it is now.
+local function keep(key, id, now, record, place, info, args)
+  put(key, id, now, record, described(id, redis.call('HGET', key, 'p:' .. id), place, info, args))
 end
 
-local function take(key, id, now, deadline, state, token, place, info, args)
-  describe(key, id, place, info, args)
-  put(key, id, now, {since = now, deadline = deadline, state = state, token = token})
+-- A new holder. Where the lock is known to have had nothing in it (size 0) there is nothing to keep: two calls will do.
+local function take(key, size, id, now, deadline, state, token, place, info, args)
+  local record = {since = now, deadline = deadline, state = state, token = token}
+  if size == 0 then
+    redis.call('HSET', key, 'o:' .. id, written(record, now), unpack(described(id, nil, place, info, args)))
+    redis.call('PEXPIRE', key, deadline - now)
+  else
+    redis.call('HSET', key, unpack(described(id, redis.call('HGET', key, 'p:' .. id), place, info, args)))
+    put(key, id, now, record)
+  end
 end
 
 -- The message of a holder starts: a window stays as long as it was, any other lock is kept for a lease at least.
 local function runs(key, id, now, record, lease, token, place, info, args)
   record.state, record.token = lease > 0 and 'r' or 'f', token
   record.deadline = math.max(record.deadline, now + lease)
-  put(key, id, now, record)
-  describe(key, id, place, info, args)
+  keep(key, id, now, record, place, info, args)
 end
 
 -- The delivery, or the enqueue, that a queue lock is left to.
@@ -80,9 +97,17 @@ local function drop(key, id)
   redis.call('HDEL', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id, 'r:' .. id)
 end
 
+-- An orphan, "<id>\n<record>" or '', goes if it still stands so.
+local function drop_orphan(key, orphan)
+  local id, record = string.match(orphan, '^(.*)\n(.*)$')
+  if id and redis.call('HGET', key, 'o:' .. id) == record then drop(key, id) end
+end
+
 -- The live holders, the oldest first, where they fill the lock; else nil. Those past their deadline are dropped.
+-- Second, how many fields there were: 0 where there was no lock.
 local function full(key, limit, now)
-  if redis.call('HLEN', key) < limit * 3 then return nil end -- three fields or more for each holder
+  local size = redis.call('HLEN', key)
+  if size < limit * 3 then return nil, size end -- three fields or more for each holder
   local live = {}
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
@@ -94,7 +119,7 @@ local function full(key, limit, now)
     end
   end
   table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
-  if #live >= limit then return live end
+  return #live >= tonumber(limit) and live or nil, size
 end
 
 -- The oldest holder whose message waits, or nil.

@@ -25,9 +25,7 @@ elseif mine then
   if redis.call('HDEL', KEYS[2], replaced_id) == 0 then return 0 end
   local record = parse(o)
   if record.deadline > now then
-    describe(lock, replaced_id, p, i, a)
-    if q ~= '' then redis.call('HSET', lock, 'q:' .. replaced_id, q) end
-    put(lock, replaced_id, now, record)
+    put(lock, replaced_id, now, record, described(replaced_id, q ~= '' and q, p, i, a))
   end
   return 1
 end
