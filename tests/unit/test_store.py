@@ -4,6 +4,10 @@ The fixture `store` also checks, after every test, that each key that is left ex
 tag that keeps the keys of one digest on one node of a cluster.
 """
 
+import os
+import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -116,6 +120,33 @@ def tick() -> None:
     """Let the clock move on, so that what comes next is later."""
     now_s = time.time()
     eventually(lambda: time.time() > now_s + 0.002)
+
+
+class TestTokens:
+    """What an enqueue, or a delivery, is known by."""
+
+    def test_each_is_another_whatever_an_application_seeds(self) -> None:
+        """Two processes that seed Python's random numbers alike have tokens of their own."""
+        random.seed(1)
+        first = new_token()
+        random.seed(1)
+
+        assert new_token() != first
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    def test_a_fork_makes_others_than_its_parent(self) -> None:
+        """The `dramatiq` command forks its workers."""
+        program = (
+            "import os\n"
+            "from dramatiq_unique.store import new_token\n"
+            "child = os.fork()\n"
+            "if child: os.waitpid(child, 0)\n"
+            "print(new_token(), flush=True)\n"
+        )
+
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+
+        assert len(set(ran.stdout.split())) == 2
 
 
 class TestAcquire:

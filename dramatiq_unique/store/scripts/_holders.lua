@@ -119,7 +119,7 @@ local function full(key, limit, now)
     end
   end
   table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
-  return #live >= tonumber(limit) and live or nil, size
+  return #live >= limit and live or nil, size
 end
 
 -- The oldest holder whose message waits, or nil.

@@ -27,7 +27,7 @@ if mine then
   return old[1] and {'replaced', 0, 0, unpack(old)} or 'taken'
 end
 
-local answer, holders, size = 'taken', full(lock, limit, now)
+local answer, holders, size = 'taken', full(lock, tonumber(limit), now)
 if holders then
   local old = takeover == '1' and first_waiting(holders)
   if not old then return reply('held', lock, longest_unseen(holders), now) end

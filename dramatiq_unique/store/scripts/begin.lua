@@ -19,12 +19,12 @@ local found, mine, holders, size = 'none', nil, nil, nil
 if run == '1' then
   local first = alive(KEYS[2], id, now)
   if first then return first.token == token and {'begun', 'mine', 0} or {'running', first.deadline - now} end
-  holders, size = full(KEYS[2], limit, now)
+  holders, size = full(KEYS[2], tonumber(limit), now)
   if holders then return reply('held', KEYS[2], holders[1], now) end
 end
 if queue ~= '' then
   mine = alive(KEYS[1], id, now)
-  local others = not mine and full(KEYS[1], limit, now)
+  local others = not mine and full(KEYS[1], tonumber(limit), now)
   found = mine and 'mine' or others and 'other' or 'free'
   if queue == 'start' then
     drop(KEYS[1], id)
