@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,20 +93,25 @@ class ActorView:
 
     def _bound_plainly(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Bind as :meth:`bind` does, for a tenth of the time; ``None`` where it does not see at once that they fit."""
-        if self._plain is None or len(args) > len(self._plain):
+        defaults, required = self._plain
+        if len(args) < required or len(args) > len(defaults):
             return None
-        by_place = dict(zip(self._plain, args, strict=False))
-        bound = {**self._plain, **by_place, **kwargs}
-        fits = len(bound) == len(self._plain) and kwargs.keys().isdisjoint(by_place)
-        return bound if fits and not any(value is inspect.Parameter.empty for value in bound.values()) else None
+        bound = defaults.copy()
+        bound.update(zip(defaults, args, strict=False))
+        if kwargs:
+            bound.update(kwargs)
+            by_place = itertools.islice(defaults, len(args))
+            if len(bound) > len(defaults) or not kwargs.keys().isdisjoint(by_place):
+                return None
+        return bound
 
     @cached_property
-    def _plain(self) -> dict[str, Any] | None:
-        """The default of each parameter, where all of them may be given by place and by name, as most actors have."""
+    def _plain(self) -> tuple[dict[str, Any], float]:
+        """The default of each parameter, and how many have none; infinitely many where one cannot be given by place."""
         parameters = self.signature.parameters.values() if self.signature else ()
-        if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in parameters):
-            return None
-        return {parameter.name: parameter.default for parameter in parameters}
+        plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+        required = sum(parameter.default is parameter.empty for parameter in parameters)
+        return {parameter.name: parameter.default for parameter in parameters}, required if plain else math.inf
 
     def can_be_given_to(self, function: Callable[..., Any]) -> bool:
         """Tell whether a function takes what the actor takes, as far as their signatures say."""

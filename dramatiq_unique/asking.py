@@ -67,28 +67,29 @@ class Asking:
         takeover: bool | None = None,
         orphan: Holder | None = None,
     ) -> Acquired:
-        hold_ms = claim.hold_ms(attempt.delay_ms)
-        if not claim.again and not self._parts.adapter.can_say:
+        hold_ms, knows = claim.hold_ms(attempt.delay_ms), claim.again or self._parts.adapter.can_say
+        if not knows:
             # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
             hold_ms = min(hold_ms, UNSTORED_MS)
         if claim.lock.queue is Until.EXPIRY:
             state = "v" if claim.ticket.marked else "f"
         else:
             runs = not claim.first and self._parts.deliveries.in_body(message.message_id)
-            state = "" if runs else "w" if claim.again or self._parts.adapter.can_say else "n"
+            state = "" if runs else "w" if knows else "n"
         if takeover is None:
-            takeover = self._parts.conflicts.replaces_at_once(claim) and not claim.again
+            takeover = not claim.again and self._parts.conflicts.replaces_at_once(claim)
         attempt.answered = False
+        request = claim.request(message, self._parts.adapter.broker_id(message))
         # In the first call the message may be stored too; what comes after is about a lock that was full.
-        acquire, attempt.acquire = attempt.acquire or self._parts.store.acquire, None
-        answer = acquire(
-            claim.request(message, self._parts.adapter.broker_id(message)),
-            token=attempt.token,
-            hold_ms=hold_ms,
-            state=state,
-            takeover=takeover,
-            orphan=orphan,
-        )
+        storing, attempt.storing = attempt.storing, None
+        if storing is not None and self._parts.one_step is not None:
+            answer = self._parts.one_step.acquire(
+                storing, attempt, request, token=attempt.token, hold_ms=hold_ms, state=state, takeover=takeover
+            )
+        else:
+            answer = self._parts.store.acquire(
+                request, token=attempt.token, hold_ms=hold_ms, state=state, takeover=takeover, orphan=orphan
+            )
         attempt.answered = True
         return answer
 

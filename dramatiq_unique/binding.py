@@ -43,7 +43,8 @@ class Binding:
         client = connect(settings.client, settings.url, client_of(broker))
         store = RedisStore(client, prefix=settings.prefix, memory_ms=SAFETY_MS)
         claims, deliveries, holding = Claims(broker, settings.rules), Deliveries(), Holding(store, journal)
-        guard = Guard(broker)
+        one_step = OneStep.on(broker, store)
+        guard = Guard(broker, copies=one_step is None)
         adapter = adapter_for(broker, guard.enqueue_passively)
         rescheduling = Rescheduling(broker, guard, journal)
         conflicts = Conflicts(
@@ -65,12 +66,12 @@ class Binding:
             adapter=adapter,
             journal=journal,
             lease_ms=settings.lease_ms,
-            one_step=OneStep.on(broker, store),
+            one_step=one_step,
             without_store=settings.without_store,
         )
         enqueueing, processing = Enqueueing(parts), Processing(parts)
         guard.install(enqueueing)
-        if parts.one_step is not None:
-            parts.one_step.install(lambda hop: enqueueing.store(hop, guard.attempt))
+        if one_step is not None:
+            one_step.install(guard, enqueueing.store)
         Flush(broker, adapter, claims, holding, journal)
         return cls(parts, guard, enqueueing, processing, AfterBody(processing.finish))

@@ -1,7 +1,6 @@
 """What one message asks of the locks."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dramatiq import Message
 from dramatiq.broker import MessageProxy
@@ -23,8 +22,7 @@ SHORTEST_LEASE_MS = 1000
 """A shorter lease could not be renewed reliably: a third of it is less than a pause of the interpreter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What one message asks of the locks.
 
     Arguments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -76,7 +76,7 @@ class Claims:
             self._check_names(message)
         if ticket is not None:
             # What became of an earlier send says nothing of this one.
-            ticket = ticket if ticket.outcome is None else replace(ticket, outcome=None)
+            ticket = ticket if ticket.outcome is None else ticket._replace(outcome=None)
             return self._claim(ticket, options, message, first=False)
         if options.lock is None:
             return None

@@ -145,9 +145,10 @@ class Deliveries:
             return
         if self._thread.caller is Caller.DRAMATIQ:
             self._thread.requeued[message_id] += by
-        with self._lock:
-            for delivery in self._open.get(message_id, ()):
-                delivery.requeued = max(delivery.requeued + by, 0)
+        if message_id in self._open:
+            with self._lock:
+                for delivery in self._open.get(message_id, ()):
+                    delivery.requeued = max(delivery.requeued + by, 0)
 
     def note_superseded(self, message_id: str) -> None:
         """Note that a message was found superseded on this thread, and is about to be acknowledged."""

@@ -58,12 +58,11 @@ def digest_of(
     Raises:
         InvalidLockOptions: ``lock_args_method`` raised or returned ``None``, or what counts has no canonical form.
     """
-    where = f"message {message_id} of actor {actor.actor_name!r}"
     scope = (
         "" if options.unique_across_actors else actor.actor_name,
         "" if options.unique_across_queues else q_name(queue_name),
     )
-    what = _what_counts(where, actor, options, args, kwargs)
+    what = _what_counts(message_id, actor, options, args, kwargs)
     try:
         if what[0] == "bound" and _comes_back_as_it_is(what[1]):
             text = _written([*scope, what])
@@ -73,14 +72,14 @@ def digest_of(
     except _NO_FORM as exc:
         culprit = _culprit(what)
         raise InvalidLockOptions(
-            f"{where}: {culprit} no canonical form ({type(exc).__name__}), so it cannot be told from another; name "
-            "the parameters that count in lock_args, or return what counts from lock_args_method"
+            f"{_where(message_id, actor)}: {culprit} no canonical form ({type(exc).__name__}), so it cannot be told "
+            "from another; name the parameters that count in lock_args, or return what counts from lock_args_method"
         ) from exc
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _what_counts(
-    where: str, actor: ActorView, options: LockOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    message_id: str, actor: ActorView, options: LockOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[Any]:
     if options.lock_args_method is not None:
         name = getattr(options.lock_args_method, "__name__", "lock_args_method")
@@ -88,17 +87,23 @@ def _what_counts(
             key = options.lock_args_method(*args, **kwargs)
         except Exception as exc:
             raise InvalidLockOptions(
-                f"{where}: lock_args_method {name!r} raised {type(exc).__name__}, so there is nothing to lock by"
+                f"{_where(message_id, actor)}: lock_args_method {name!r} raised {type(exc).__name__}, so there is "
+                "nothing to lock by"
             ) from exc
         if key is None:
             raise InvalidLockOptions(
-                f"{where}: lock_args_method {name!r} returned None, one lock for every message; return what counts"
+                f"{_where(message_id, actor)}: lock_args_method {name!r} returned None, one lock for every message; "
+                "return what counts"
             )
         return ["key", key]
     bound = actor.bind(args, kwargs)
     if bound is None:
         return ["given", list(args), dict(kwargs)]
     return ["bound", bound if options.lock_args is None else {name: bound[name] for name in options.lock_args}]
+
+
+def _where(message_id: str, actor: ActorView) -> str:
+    return f"message {message_id} of actor {actor.actor_name!r}"
 
 
 def _without_sentinels(what: list[Any], actor: ActorView) -> list[Any]:
@@ -111,7 +116,7 @@ def _without_sentinels(what: list[Any], actor: ActorView) -> list[Any]:
 
 def _comes_back_as_it_is(arguments: Mapping[str, object]) -> bool:
     """Tell of most arguments, without asking the encoder, that it makes nothing else of them."""
-    return type(get_encoder()) is JSONEncoder and all(type(value) in _SCALARS for value in arguments.values())
+    return type(get_encoder()) is JSONEncoder and _SCALARS.issuperset(map(type, arguments.values()))
 
 
 def _culprit(what: list[Any]) -> str:

@@ -5,8 +5,6 @@ is taken where the message is stored (:mod:`dramatiq_unique.one_step`).
 """
 
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from dramatiq import Message
@@ -19,9 +17,9 @@ from dramatiq_unique.claims import carry_durations, stamp
 from dramatiq_unique.errors import DuplicateMessage, LockStoreUnavailable, UniqueError, as_ours
 from dramatiq_unique.guard import Attempt, NotEnqueued
 from dramatiq_unique.lock_types import Until
-from dramatiq_unique.one_step import Hop
+from dramatiq_unique.one_step import OneStep
 from dramatiq_unique.parts import Parts
-from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Kind, Replaced, Superseded, Taken
+from dramatiq_unique.store import Acquired, Contested, Held, Holder, Kept, Replaced, Storing, Superseded, Taken
 
 
 __all__ = ["Enqueueing"]
@@ -54,33 +52,29 @@ class Enqueueing:
         """
         attempt.delay_ms = delay_ms or 0
         if not attempt.passive:
-            self._or_go_on(message, attempt, self._enqueue)
+            try:
+                self._enqueue(message, attempt)
+            except Exception as exc:  # noqa: BLE001 - looked at there
+                self._fail_or_go_on(message, attempt, exc)
         if attempt.to_take is None:
             self._note(message, attempt)
 
-    def _or_go_on(
-        self, message: Message[Any], attempt: Attempt, settle: Callable[[Message[Any], Attempt], object]
-    ) -> None:
-        """Settle the lock of a message, and go on without one where raising would lose the message."""
-        try:
-            settle(message, attempt)
-        except NotEnqueued:
-            attempt.refused = True
-            raise
-        except DuplicateMessage:
-            raise
-        except Exception as exc:
-            if self._parts.deliveries.sent_by_dramatiq:
-                # Raising would lose the message (a retry, a delayed one, the next step of a pipeline); where its
-                # options are wrong, the worker will say so and fail it.
-                self._parts.journal.complain(
-                    "not_locked", exc, message_id=message.message_id, actor_name=message.actor_name
-                )
-            elif isinstance(exc, UniqueError):
-                raise
-            else:
-                what = f"could not lock message {message.message_id} of {message.actor_name!r}"
-                raise as_ours(exc, what) from exc
+    def _fail_or_go_on(self, message: Message[Any], attempt: Attempt, error: Exception) -> None:
+        """Raise what came of settling a lock, or go on without the lock where raising would lose the message."""
+        attempt.refused = isinstance(error, NotEnqueued)
+        if isinstance(error, NotEnqueued | DuplicateMessage):
+            raise error
+        if self._parts.deliveries.sent_by_dramatiq:
+            # Raising would lose the message (a retry, a delayed one, the next step of a pipeline); where its options
+            # are wrong, the worker will say so and fail it.
+            self._parts.journal.complain(
+                "not_locked", error, message_id=message.message_id, actor_name=message.actor_name
+            )
+        elif isinstance(error, UniqueError):
+            raise error
+        else:
+            what = f"could not lock message {message.message_id} of {message.actor_name!r}"
+            raise as_ours(error, what) from error
 
     def _note(self, message: Message[Any], attempt: Attempt) -> None:
         if not attempt.noted:
@@ -100,7 +94,8 @@ class Enqueueing:
         if not _asks_at_enqueue(claim):
             stamp(message, claim.ticket)
             return
-        if self._parts.one_step is not None and attempt.watched and not claim.again:
+        one_step = self._parts.one_step
+        if one_step is not None and attempt.watched and not claim.again and one_step.in_use:
             stamp(message, claim.ticket.taken(attempt.token))
             attempt.to_take = claim, message
             return
@@ -115,32 +110,34 @@ class Enqueueing:
             return
         self._settle(answer, claim, message, attempt)
 
-    def store(self, hop: Hop, attempt: Attempt) -> None:
-        """Store a message, and take its lock in the same step where that was left to this moment.
+    def store(self, one_step: OneStep, storing: Storing, attempt: Attempt, claim: Claim, message: Message[Any]) -> None:
+        """Store a message, and take its lock in the same step.
 
         Arguments:
-            hop: The message as the broker is about to store it.
+            one_step: Does it.
+            storing: The message as the broker is about to store it.
             attempt: The call of ``enqueue`` that this is part of.
+            claim: What the message asks for.
+            message: The message.
 
         Raises:
             Exception: As :meth:`enqueue`, and whatever the broker raises where it cannot store the message.
         """
-        one_step, together = self._parts.one_step, attempt.to_take
-        if one_step is None or together is None:
-            hop.store()
-            return
-        claim, message = together
+        attempt.storing = storing
         self._note(message, attempt)
-        attempt.acquire = partial(one_step.acquire, hop, attempt)
         try:
-            self._or_go_on(message, attempt, lambda message, attempt: self._take(claim, message, attempt))
+            self._take(claim, message, attempt)
+        except Exception as exc:  # noqa: BLE001 - looked at there
+            self._note_not_stored(message, attempt)
+            self._fail_or_go_on(message, attempt, exc)
+            self._note(message, attempt)
         except BaseException:
             self._note_not_stored(message, attempt)
             raise
         if attempt.together and not attempt.answered:
-            hop.with_body(message.encode()).store_unless_there()
+            one_step.store_unless_there(storing, message.encode())
         elif not attempt.together:
-            hop.with_body(message.encode()).store()
+            one_step.store(storing, message.encode())
 
     def _settle(self, answer: Acquired, claim: Claim, message: Message[Any], attempt: Attempt) -> None:
         """Give a message its ticket, as the store has answered."""
@@ -167,7 +164,7 @@ class Enqueueing:
     def _took(self, claim: Claim, attempt: Attempt, replaced: Holder | None = None) -> None:
         """Note that the lock was taken, and tell it once: a broker's reconnect loop comes here again."""
         if not attempt.holds:
-            self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms(attempt.delay_ms))
+            self._parts.holding.tell_locked(claim, delay_ms=attempt.delay_ms)
             if replaced is not None:
                 self._parts.journal.tell(events.Replaced(**claim.facts(), replaced_id=replaced.message_id))
         attempt.holds, attempt.keeps_from_s, attempt.replaced = True, attempt.since_s, replaced

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import dramatiq.middleware
@@ -19,7 +17,7 @@ from dramatiq import Broker, Message
 from dramatiq.broker import MessageProxy
 
 from dramatiq_unique.claim import Claim
-from dramatiq_unique.store import Acquired, Holder, new_token
+from dramatiq_unique.store import Holder, Storing, new_token
 
 
 __all__ = ["Attempt", "Guard", "NotEnqueued"]
@@ -39,45 +37,50 @@ class NotEnqueued(_Refusal):  # type: ignore[misc, valid-type]
         self.message = message
 
 
-@dataclass(slots=True)
 class Attempt:
     """One call of ``broker.enqueue``.
 
     Arguments:
         passive: Whether the message goes in without asking for a lock.
         watched: Whether it goes through the wrapper, so that its end is heard of.
-        refused: Whether the message is not to be stored; where Dramatiq has ``SkipEnqueue``, nothing else tells.
-        noted: Whether the message was noted as enqueued again.
-        claim: What it asked the store for, if it did.
-        token: What it is known by in the lock; a broker's reconnect loop asks again with the same one.
-        answered: Whether the store has answered; if not, it may have given the lock.
-        holds: Whether it gave the lock, or the message had it.
-        to_take: The claim and the message, where the lock is left to be taken in the step that stores the message.
-        acquire: Asks for the lock, and stores the message in the same step; ``None``: once it was called, or elsewhere.
-        together: Whether the message was stored in the step that took its lock; so it is, or neither was done, where
-            that has not answered.
-        keeps_from_s: When the lock was taken that is to be kept in full once the message is stored, by
-            :func:`time.monotonic`; ``None``: it needs no keeping.
-        replaced: Whose place was taken with it.
-        delay_ms: The delay of the message.
-        since_s: When the attempt began, by :func:`time.monotonic`.
+
+    What is known of it later, one after the other:
+
+    * ``token``: what it is known by in the lock; a broker's reconnect loop asks again with the same one.
+    * ``since_s``: when it began, by :func:`time.monotonic`.
+    * ``delay_ms``: the delay of the message.
+    * ``refused``: whether the message is not to be stored; where Dramatiq has ``SkipEnqueue``, nothing else tells.
+    * ``noted``: whether the message was noted as enqueued again.
+    * ``claim``: what it asked the store for, if it did.
+    * ``to_take``: the claim and the message, where the lock is left to be taken in the step that stores the message.
+    * ``storing``: the message as its broker stores it, for that step; ``None`` once the store was asked, or elsewhere.
+    * ``answered``: whether the store has answered; if not, it may have given the lock.
+    * ``holds``: whether it gave the lock, or the message had it.
+    * ``replaced``: whose place was taken with it.
+    * ``together``: whether the message was stored in the step that took its lock; so it is, or neither was done, where
+      that has not answered.
+    * ``keeps_from_s``: when the lock was taken that is to be kept in full once the message is stored, by
+      :func:`time.monotonic`; ``None``: it needs no keeping.
     """
 
-    passive: bool = False
-    watched: bool = False
-    refused: bool = False
-    noted: bool = False
-    claim: Claim | None = None
-    token: str = field(default_factory=new_token)
-    answered: bool = False
-    holds: bool = False
-    to_take: tuple[Claim, Message[Any]] | None = None
-    acquire: Callable[..., Acquired] | None = None
-    together: bool = False
-    keeps_from_s: float | None = None
-    replaced: Holder | None = None
+    # On the class, since most of it stays so in most attempts.
     delay_ms: float = 0
-    since_s: float = field(default_factory=time.monotonic)
+    refused = False
+    noted = False
+    claim: Claim | None = None
+    to_take: tuple[Claim, Message[Any]] | None = None
+    storing: Storing | None = None
+    answered = False
+    holds = False
+    replaced: Holder | None = None
+    together = False
+    keeps_from_s: float | None = None
+
+    def __init__(self, *, passive: bool = False, watched: bool = False) -> None:
+        self.passive = passive
+        self.watched = watched
+        self.token = new_token()
+        self.since_s = time.monotonic()
 
 
 class Attempts(Protocol):
@@ -100,10 +103,12 @@ class Guard:
 
     Arguments:
         broker: The broker.
+        copies: Whether messages have to be copied, because the broker does not.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, copies: bool = True) -> None:
         self._broker = broker
+        self._copies = copies
         self._enqueue = broker.enqueue
         self._stack = _Stack()
         self._attempts: Attempts
@@ -123,7 +128,8 @@ class Guard:
 
         A throw-away one where the class's own ``enqueue`` was called past the wrapper.
         """
-        return self._stack.attempts[-1] if self._stack.attempts else Attempt()
+        attempts = self._stack.attempts
+        return attempts[-1] if attempts else Attempt()
 
     def enqueue(self, message: Message[Any] | MessageProxy, *, delay: int | None = None) -> Message[Any]:
         """Enqueue a message, as the broker's own ``enqueue`` does.
@@ -148,7 +154,8 @@ class Guard:
         under_way = self._stack.attempts
         under_way.append(attempt)
         try:
-            stored = self._enqueue(_copied(message), delay=delay)
+            copied: Any = _copied(message) if self._copies else message
+            stored = self._enqueue(copied, delay=delay)
         except NotEnqueued as refusal:
             return refusal.message
         except BaseException:

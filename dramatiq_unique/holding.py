@@ -40,9 +40,17 @@ class Holding:
         self._claims: dict[Lease, Claim] = {}
         self._workers = 0
 
-    def tell_locked(self, claim: Claim, kind: Kind, hold_ms: int, *, waited_ms: int = 0) -> None:
-        """Say that a lock was taken, for ``hold_ms`` milliseconds at most unless it is renewed."""
+    def tell_locked(self, claim: Claim, *, run_ms: int | None = None, delay_ms: float = 0, waited_ms: int = 0) -> None:
+        """Say that a lock was taken.
+
+        Arguments:
+            claim: What was asked for.
+            run_ms: The lease of a run lock, in milliseconds; ``None``: it is the queue lock.
+            delay_ms: The delay of the message.
+            waited_ms: How long a run lock was waited for.
+        """
         if self._journal.is_heard(events.Locked):
+            kind, hold_ms = (Kind.QUEUE, claim.hold_ms(delay_ms)) if run_ms is None else (Kind.RUN, run_ms)
             self._journal.tell(events.Locked(**claim.facts(), kind=kind.value, hold_ms=hold_ms, waited_ms=waited_ms))
 
     def hold(self, claim: Claim, delivery: Delivery, lease_ms: int) -> None:

@@ -28,6 +28,7 @@ from dramatiq_unique.strategies import Strategy
 __all__ = ["UniqueMiddleware"]
 
 _BINDINGS = "_dramatiq_unique"  # The attribute of a broker that keeps the parts of each middleware on it.
+_NONE: dict[int, Binding] = {}
 
 Subscriber = TypeVar("Subscriber", bound="Callable[[Event], object]")
 
@@ -163,11 +164,13 @@ class UniqueMiddleware(Middleware):
     def before_enqueue(self, broker: Broker, message: Message[Any], delay: float | None) -> None:
         """Take the queue lock of a message."""
         if self.enabled:
-            # Met only now, inside of an enqueue that is not wrapped yet: this one message cannot be refused quietly, so
-            # it goes without its lock, and the worker settles it.
-            met = self._has_met(broker)
-            on = self._on(broker)
-            on.enqueueing.enqueue(message, delay, on.guard.attempt if met else Attempt(passive=True))
+            on = self._met(broker)
+            if on is not None:
+                on.enqueueing.enqueue(message, delay, on.guard.attempt)
+            else:
+                # Inside of an enqueue that is not wrapped yet: this one message cannot be refused quietly, so it goes
+                # without its lock, and the worker settles it.
+                self._on(broker).enqueueing.enqueue(message, delay, Attempt(passive=True))
 
     # Worker
 
@@ -226,17 +229,19 @@ class UniqueMiddleware(Middleware):
 
     # Binding
 
-    def _has_met(self, broker: Broker) -> bool:
-        return id(self) in vars(broker).get(_BINDINGS, ())
+    def _met(self, broker: Broker) -> Binding | None:
+        """Find the parts on this broker, if it was met."""
+        bindings: dict[int, Binding] = vars(broker).get(_BINDINGS, _NONE)
+        return bindings.get(id(self))
 
     def _on(self, broker: Broker) -> Binding:
         """Find the parts on this broker, which keeps them, so that they go when it goes."""
-        bindings: dict[int, Binding] = vars(broker).setdefault(_BINDINGS, {})
-        if id(self) not in bindings:
+        binding = self._met(broker)
+        if binding is None:
             with self._meeting:
-                if id(self) not in bindings:
-                    bindings[id(self)] = self._bind(broker)
-        return bindings[id(self)]
+                bindings: dict[int, Binding] = vars(broker).setdefault(_BINDINGS, {})
+                binding = bindings.get(id(self)) or bindings.setdefault(id(self), self._bind(broker))
+        return binding
 
     def _bind(self, broker: Broker) -> Binding:
         if any(isinstance(other, UniqueMiddleware) and other is not self for other in broker.middleware):

@@ -9,15 +9,14 @@ out. It is run only if it is one that was looked at; else, and in any other clas
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dramatiq import Broker
 
 from dramatiq_unique.brokers import client_of
 from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.guard import Attempt
-from dramatiq_unique.store import Acquired, Kept, RedisStore, Replaced, Request, Taken, are_one
+from dramatiq_unique.guard import Attempt, Guard
+from dramatiq_unique.store import Acquired, Kept, RedisStore, Replaced, Request, Storing, Taken, are_one
 
 
 if TYPE_CHECKING:
@@ -25,61 +24,13 @@ if TYPE_CHECKING:
 
     from dramatiq.brokers.redis import RedisBroker
 
-__all__ = ["KNOWN", "Hop", "OneStep"]
+__all__ = ["KNOWN", "OneStep"]
 
 KNOWN = frozenset({"fdacc359c79a5adc3b8eeb53ff5772d7c42144e3"})
 """The SHA-1 of each ``dispatch.lua`` that was looked at; this one is that of Dramatiq 2.0.0 to 2.2.1."""
 
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A message that is about to be stored.
-
-    Arguments:
-        broker: The broker.
-        queue_name: The queue; a delay queue's name where it is delayed.
-        redis_message_id: The broker's own id of it.
-        body: The message, encoded.
-    """
-
-    broker: RedisBroker
-    queue_name: str
-    redis_message_id: str
-    body: bytes
-
-    def with_body(self, body: bytes) -> Hop:
-        """Make the same with another body."""
-        return replace(self, body=body)
-
-    def store(self, dispatch: Callable[..., Any] | None = None) -> Any:
-        """Store it as the broker does.
-
-        Arguments:
-            dispatch: Called in the place of the broker's script, with its keys and arguments.
-        """
-        through = self.broker if dispatch is None else _Through(self.broker, dispatch)
-        store = type(self.broker)._dispatch(through, "enqueue")  # type: ignore[arg-type]  # noqa: SLF001 - pinned with KNOWN
-        return store(self.queue_name, self.redis_message_id, self.body)
-
-    def store_unless_there(self) -> None:
-        """Store it where nobody knows whether it was stored: twice in its queue, it would be run without a body."""
-        if not self.broker.client.hexists(self.bodies, self.redis_message_id):
-            self.store()
-
-    @property
-    def bodies(self) -> str:
-        """The hash in which its body is until it is acknowledged."""
-        return f"{self.broker.namespace}:{self.queue_name}.msgs"
-
-
-class _Through:
-    """A broker with another script: what it makes of a command depends on its version, and stays its business."""
-
-    def __init__(self, broker: RedisBroker, dispatch: Callable[..., Any]) -> None:
-        vars(self).update(vars(broker), _broker=broker, scripts={"dispatch": dispatch})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker, name)
+# Its arguments, as that script reads them.
+_COMMAND, _QUEUE_NAME, _REDIS_MESSAGE_ID, _BODY = 0, 2, 8, 9
 
 
 class OneStep:
@@ -93,7 +44,10 @@ class OneStep:
     def __init__(self, broker: RedisBroker, store: RedisStore) -> None:
         self._broker = broker
         self._store = store
-        store.prepare_send(_source(broker))
+        self._dispatch = _dispatch_of(broker)
+        store.prepare_storing(_source(self._dispatch))
+        self._guard: Guard
+        self._enqueue: Callable[..., object]
 
     @classmethod
     def on(cls, broker: Broker, store: RedisStore) -> OneStep | None:
@@ -102,50 +56,88 @@ class OneStep:
         if client is None or not are_one(client, store.client):
             return None
         redis_broker: Any = broker
-        by_itself = {"do_enqueue", "_dispatch"}.isdisjoint(vars(broker))
         is_dramatiqs = f"{type(broker).__module__}.{type(broker).__qualname__}" == "dramatiq.brokers.redis.RedisBroker"
-        known = hashlib.sha1(_source(redis_broker).encode()).hexdigest() in KNOWN  # noqa: S324 - no secret, a name
-        return cls(redis_broker, store) if is_dramatiqs and by_itself and known else None
+        script = _source(_dispatch_of(redis_broker))
+        is_known = hashlib.sha1(script.encode()).hexdigest() in KNOWN  # noqa: S324 - no secret, a name
+        return cls(redis_broker, store) if is_dramatiqs and is_known and _is_untouched(broker) else None
 
-    def install(self, store: Callable[[Hop], object]) -> None:
-        """Take the place of the step in which the broker instance stores a message.
+    def install(self, guard: Guard, enqueue: Callable[..., object]) -> None:
+        """Take the place of the script by which the broker does everything.
 
         Arguments:
-            store: Called with each message that is to be stored.
+            guard: Knows the attempt that is under way.
+            enqueue: Called where the lock was left to be taken in the step that stores the message: with this object,
+                the message as it is stored, the attempt, and what was left in its ``to_take``.
         """
+        self._guard, self._enqueue = guard, enqueue
+        scripts: dict[str, Any] = self._broker.scripts
+        scripts["dispatch"] = self
 
-        def do_enqueue(queue_name: str, redis_message_id: str, body: bytes) -> None:
-            store(Hop(self._broker, queue_name, redis_message_id, body))
+    def __call__(self, keys: list[Any], args: list[Any]) -> Any:
+        """Do a command of the broker."""
+        if args[_COMMAND] == "enqueue":
+            attempt = self._guard.attempt
+            to_take, attempt.to_take = attempt.to_take, None
+            if to_take is not None:
+                storing = Storing(f"{keys[0]}:{args[_QUEUE_NAME]}.msgs", args[_REDIS_MESSAGE_ID], keys, args)
+                return self._enqueue(self, storing, attempt, *to_take)
+        return self._dispatch(keys=keys, args=args)
 
-        vars(self._broker)["do_enqueue"] = do_enqueue
+    @property
+    def in_use(self) -> bool:
+        """Whether nobody has put something in its way since."""
+        return _is_untouched(self._broker)
 
-    def acquire(self, hop: Hop, attempt: Attempt, request: Request, **asked: Any) -> Acquired:
+    def acquire(self, storing: Storing, attempt: Attempt, request: Request, **asked: Any) -> Acquired:
         """Take the queue lock for a message as :meth:`RedisStore.acquire` does, and store it where it has it.
 
         Arguments:
-            hop: The message, with its ticket as it is where it has its lock.
+            storing: The message, with its ticket as it is where it has its lock.
             attempt: Is told whether both were done.
             request: Which lock, for whom.
             asked: What is asked for.
         """
-
-        def both(lock_keys: list[str], lock_args: list[str | int]) -> Any:
-            def dispatch(*, keys: list[str], args: list[Any]) -> Any:
-                return self._store.send([*lock_keys, hop.bodies, *keys], [*lock_args, hop.redis_message_id, *args])
-
-            return hop.store(dispatch)
-
         attempt.together = True
         try:
-            answer = self._store.acquire(request, **asked, through=both)
+            answer = self._store.acquire(request, **asked, storing=storing)
         except LockStoreUnavailable as exc:
             attempt.together = not exc.refused  # The broker's script may have failed where the lock was taken.
             raise
         attempt.together = isinstance(answer, Taken | Kept | Replaced)
         return answer
 
+    def store(self, storing: Storing, body: bytes | None = None) -> object:
+        """Store a message as the broker does.
 
-def _source(broker: RedisBroker) -> str:
-    """Read the script by which a broker does everything."""
-    script: Any = broker.scripts["dispatch"].script
-    return script if isinstance(script, str) else bytes(script).decode()
+        Arguments:
+            storing: The message.
+            body: It, encoded anew.
+        """
+        args = storing.args if body is None else [*storing.args[:_BODY], body, *storing.args[_BODY + 1 :]]
+        return self._dispatch(keys=storing.keys, args=args)
+
+    def store_unless_there(self, storing: Storing, body: bytes) -> None:
+        """Store it where nobody knows whether it was stored: twice in its queue, it would be run without a body.
+
+        Arguments:
+            storing: The message.
+            body: It, encoded anew.
+        """
+        if not self._broker.client.hexists(storing.bodies, storing.broker_id):
+            self.store(storing, body)
+
+
+def _is_untouched(broker: Broker) -> bool:
+    """Tell whether nobody has put something of their own where a broker stores messages: tracing, say."""
+    return "do_enqueue" not in vars(broker) and "_dispatch" not in vars(broker)
+
+
+def _dispatch_of(broker: RedisBroker) -> Any:
+    """Find the script by which a broker does everything, under what an earlier middleware put over it."""
+    dispatch: Any = broker.scripts["dispatch"]
+    return dispatch._dispatch if isinstance(dispatch, OneStep) else dispatch  # noqa: SLF001 - its own
+
+
+def _source(script: Any) -> str:
+    source = getattr(script, "script", "")
+    return source if isinstance(source, str) else bytes(source).decode()

@@ -5,7 +5,6 @@ What a full lock means is settled in :mod:`dramatiq_unique.conflicts`; how locks
 """
 
 import time
-from dataclasses import replace
 
 from dramatiq.broker import MessageProxy
 from dramatiq.middleware import MiddlewareError, SkipMessage
@@ -18,7 +17,7 @@ from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable, as_ours
 from dramatiq_unique.lock_types import Until
 from dramatiq_unique.parts import Parts
-from dramatiq_unique.store import Begun, Contested, Found, Held, Holder, Kind, Running, Started, Superseded
+from dramatiq_unique.store import Begun, Contested, Found, Held, Holder, Running, Started, Superseded
 
 
 __all__ = ["Processing"]
@@ -141,13 +140,13 @@ class Processing:
         if lapsed:
             self._parts.journal.tell(events.Lapsed(**claim.facts()))
         if taken:
-            self._parts.holding.tell_locked(claim, Kind.QUEUE, claim.hold_ms())
+            self._parts.holding.tell_locked(claim)
         if lock.run:
-            self._parts.holding.tell_locked(claim, Kind.RUN, lease_ms, waited_ms=delivery.waited_ms)
+            self._parts.holding.tell_locked(claim, run_ms=lease_ms, waited_ms=delivery.waited_ms)
         self._parts.holding.hold(claim, delivery, lease_ms)
         if claim.first or taken or ticket.redelivered:
             # What travels on with a retry: that this is no first send, and what it has.
-            stamp(message, replace(ticket, held=ticket.held or taken, waits=False, redelivered=False))
+            stamp(message, ticket._replace(held=ticket.held or taken, waits=False, redelivered=False))
         if lock.queue is Until.START and begun.found is Found.MINE:
             self._parts.holding.released(claim, message, queue_ms=begun.held_ms)
 

@@ -8,8 +8,7 @@ settles it at the start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 
 __all__ = ["OPTION", "Ticket"]
@@ -18,8 +17,7 @@ OPTION = "dramatiq_unique"
 """The name of the entry in ``message.options``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """The lock of one message.
 
     Arguments:
@@ -82,11 +80,11 @@ class Ticket:
 
     def with_outcome(self, action: str, **holder: str) -> Ticket:
         """Note what became of the send."""
-        return replace(self, outcome={"action": action, **holder})
+        return self._replace(outcome={"action": action, **holder})
 
     def refused(self, action: str, **holder: str) -> Ticket:
         """Note that the message was not let in: sent again, it is a send like any other."""
-        return replace(self, held=False, token="", waits=True, outcome={"action": action, **holder})
+        return self._replace(held=False, token="", waits=True, outcome={"action": action, **holder})
 
     def put_back(self, *, waits: bool = False, redelivered: bool = False) -> Ticket:
         """Put the message back; a redelivery is nobody's conflict, and does not count against ``reschedule_limit``.
@@ -95,8 +93,7 @@ class Ticket:
             waits: Whether it is put back before it was let in, without a lock.
             redelivered: Whether it is put back for an earlier delivery of its own.
         """
-        return replace(
-            self,
+        return self._replace(
             rescheduled=self.rescheduled + (not redelivered),
             held=self.held and not waits,
             token="" if waits else self.token,
@@ -107,8 +104,8 @@ class Ticket:
 
     def maybe_taken(self, token: str) -> Ticket:
         """Note that the enqueue with this token may have taken its queue lock: the answer was lost."""
-        return replace(self, token=f"{self.token} {token}".strip())
+        return self._replace(token=f"{self.token} {token}".strip())
 
     def taken(self, token: str) -> Ticket:
         """Note that the message has its queue lock, by the enqueue with this token."""
-        return replace(self, held=True, token=token, waits=False)
+        return self._replace(held=True, token=token, waits=False)

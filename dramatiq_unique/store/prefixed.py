@@ -10,8 +10,8 @@ The keys of a digest share a hash tag, so that a script finds them on one node o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +47,7 @@ class Prefixed:
 
     def key(self, digest: str, kind: Kind | Literal["superseded"]) -> str:
         """Name the key of a digest's queue lock, run lock, or memory of superseded messages."""
-        return f"{self.prefix}:{{{digest}}}:{kind.value if isinstance(kind, Kind) else kind}"
+        return f"{self.prefix}:{{{digest}}}:{kind if kind == 'superseded' else kind.value}"
 
     @property
     def every_lock(self) -> str:
@@ -57,30 +57,19 @@ class Prefixed:
     def _channel(self, digest: str) -> str:
         return f"{self.prefix}:{{{digest}}}:released"
 
-    def translated(self, operation: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def translated(self, operation: str) -> Iterator[None]:
         """Turn the driver's errors into ours; their text names host and port, never a password."""
-        return _Translated(operation, self._errors)
+        try:
+            yield
+        except self._errors as exc:
+            raise unavailable(operation, exc) from exc
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
-        with self.translated(operation):
+        try:
             return as_text(self._scripts[operation](keys=keys, args=args))
-
-
-class _Translated:
-    """What :meth:`Prefixed.translated` gives: every call to Redis goes through one, so it is no generator."""
-
-    __slots__ = ("_errors", "_operation")
-
-    def __init__(self, operation: str, errors: tuple[type[Exception], ...]) -> None:
-        self._operation = operation
-        self._errors = errors
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, self._errors):
-            raise unavailable(self._operation, error) from error
+        except self._errors as exc:
+            raise unavailable(operation, exc) from exc
 
 
 def unavailable(operation: str, error: Exception) -> LockStoreUnavailable:

@@ -6,11 +6,11 @@ import enum
 import os
 import random
 import socket
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 
-__all__ = ["Holder", "Kind", "Lease", "Request", "in_queue_lock", "new_token"]
+__all__ = ["Holder", "Kind", "Lease", "Request", "Storing", "in_queue_lock", "new_token"]
 
 
 _DELIVERY, _TOOK, _KEPT = "-", "+", "="
@@ -43,8 +43,7 @@ class Kind(enum.Enum):
     """Held by a delivery, while the actor runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """Which lock is asked for, by whom.
 
     Arguments:
@@ -65,9 +64,25 @@ class Request:
     limit: int
     args: str = ""
 
-    def labels(self) -> tuple[str, str, str]:
-        """Write down where the message is, who asks, and its arguments, as ``_holders.lua`` keeps them."""
-        return f"{self.broker_id} {self.queue_name}", f"{_process(os.getpid())} {self.actor_name}", self.args
+    def packed(self, order: str) -> str:
+        """Write down an order, where the message is, its arguments, and who asks, as ``_holders.lua`` reads them."""
+        return f"{order}\n{self.broker_id} {self.queue_name}\n{self.args}\n{_process(os.getpid())} {self.actor_name}"
+
+
+class Storing(NamedTuple):
+    """A message that is about to be stored, as the call of the script by which its broker does that.
+
+    Arguments:
+        bodies: The hash in which the message is once it is stored.
+        broker_id: Its field there.
+        keys: The keys of the call.
+        args: The arguments of the call.
+    """
+
+    bodies: str
+    broker_id: str
+    keys: list[Any]
+    args: list[Any]
 
 
 @lru_cache(maxsize=1)
@@ -76,8 +91,7 @@ def _process(pid: int) -> str:
     return f"{socket.gethostname()}:{pid}"
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """A lock that is kept while its message runs.
 
     Arguments:
@@ -95,8 +109,7 @@ class Lease:
     lease_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """Who has a lock, as it stands in Redis.
 
     Arguments:

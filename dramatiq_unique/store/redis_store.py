@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 import redis
 from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
-from dramatiq_unique.store.prefixed import Prefixed, as_text, source_with, unavailable
-from dramatiq_unique.store.records import Holder, Kind, Lease, Request
+from dramatiq_unique.store.prefixed import Prefixed, source_with, unavailable
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request, Storing
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
@@ -36,6 +36,7 @@ __all__ = ["RedisStore"]
 
 _OPERATIONS = ("acquire", "begin", "confirm", "finish", "renew", "restore")
 _CONFIRMATION_S = 5.0
+_TAKEN = Taken()
 
 QueueOwner = Literal["delivery", "message", "anybody"]
 
@@ -66,7 +67,7 @@ class RedisStore(Prefixed):
         state: str,
         takeover: bool = False,
         orphan: Holder | None = None,
-        through: Callable[[list[str], list[str | int]], Any] | None = None,
+        storing: Storing | None = None,
     ) -> Acquired:
         """Take the queue lock for a message, or keep the one it has.
 
@@ -77,57 +78,41 @@ class RedisStore(Prefixed):
             hold_ms: How long from now, in milliseconds.
             state: The state of the holder (``"w"``, ``"v"`` or ``"f"``); ``""`` keeps the one it has.
             takeover: Whether the place of a waiting holder may be taken.
-            orphan: A holder whose message is gone: dropped first, if it stands there unchanged.
-            through: Called with the keys and the arguments in the place of the script, to call :meth:`send` instead.
+            orphan: A holder whose message is gone: dropped first, if it stands there unchanged. Not with ``storing``.
+            storing: The message, to be stored in the same step where it has its lock (:meth:`prepare_storing`).
         """
         keys = [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")]
-        args: list[str | int] = [
-            request.message_id,
-            f"{token} {request.limit} {hold_ms} {takeover:d} {self._memory_ms} {state}",
-            *request.labels(),
-            _compared(orphan),
-        ]
-        if through is None:
-            reply = self._call("acquire", keys, args)
+        order = f"{token} {request.limit} {hold_ms} {takeover:d} {self._memory_ms} {state}"
+        args = [request.message_id, request.packed(order)]
+        if storing is None:
+            answer = self._call("acquire", keys, [*args, _compared(orphan)])
         else:
-            with self.translated("send"):
-                reply = as_text(through(keys, args))
-        if reply == "taken":
-            return Taken()
-        status, *rest = reply
+            answer = self._call(
+                "send", [*keys, storing.bodies, *storing.keys], [*args, storing.broker_id, *storing.args]
+            )
+        if answer is None:
+            return _TAKEN
+        line, _, more = answer.partition("\n")
+        status, *words = line.split()
         match status:
             case "mine":
-                return Kept(int(rest[0]))
+                return Kept(int(words[0]))
             case "replaced":
-                return Replaced(_held(rest).holder)
+                return Replaced(_held(words, more).holder)
             case "superseded":
-                return Superseded(*rest)
+                return Superseded(more)
             case "contested":
-                return Contested(*rest)
+                return Contested(more)
             case _:
-                return _held(rest)
+                return _held(words, more)
 
-    def prepare_send(self, script: str) -> None:
-        """Be ready for :meth:`send`.
+    def prepare_storing(self, script: str) -> None:
+        """Be ready to store messages together with their locks.
 
         Arguments:
-            script: The one by which the broker stores a message.
+            script: The one by which their broker stores a message.
         """
         self._scripts["send"] = self.client.register_script(source_with(script))
-
-    def send(self, keys: list[str], args: list[Any]) -> Any:
-        """Take a queue lock as :meth:`acquire` does, and store the message where it has it.
-
-        Arguments:
-            keys: The keys of :meth:`acquire`, the hash in which the message is once it is stored, and the keys of the
-                broker's script.
-            args: The arguments of :meth:`acquire`, the field of the message in that hash, and the arguments of the
-                broker's script.
-
-        Returns:
-            What Redis answers, for :meth:`acquire` to read.
-        """
-        return self._scripts["send"](keys=keys, args=args)
 
     def begin(
         self,
@@ -152,27 +137,25 @@ class RedisStore(Prefixed):
             hold_ms: How long a queue lock that has to be taken now is held, in milliseconds.
             orphan: A holder of the queue lock whose message is gone: dropped first, if it stands there unchanged.
         """
-        status, *rest = self._call(
+        order = f"{token} {run:d} {request.limit} {lease_ms} {hold_ms} {queue}"
+        answer = self._call(
             "begin",
             [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
-            [
-                request.message_id,
-                f"{token} {run:d} {request.limit} {lease_ms} {hold_ms} {queue}",
-                *request.labels(),
-                _compared(orphan),
-            ],
+            [request.message_id, request.packed(order), _compared(orphan)],
         )
+        line, _, more = answer.partition("\n")
+        status, *words = line.split()
         match status:
             case "begun":
-                return Started(Found(rest[0]), held_ms=int(rest[1]))
+                return Started(Found(words[0]), held_ms=int(words[1]))
             case "superseded":
-                return Superseded(*rest)
+                return Superseded(more)
             case "contested":
-                return Contested(*rest)
+                return Contested(more)
             case "running":
-                return Running(int(rest[0]))
+                return Running(int(words[0]))
             case _:
-                return _held(rest)
+                return _held(words, more)
 
     def finish(
         self, digest: str, message_id: str, *, token: str, queue: QueueOwner | None, run: bool, sent_as: str = ""
@@ -196,9 +179,9 @@ class RedisStore(Prefixed):
         held_ms = self._call(
             "finish",
             [self.key(digest, Kind.QUEUE), self.key(digest, Kind.RUN)],
-            [message_id, token, queue or "", sent_as, int(run), self._channel(digest)],
+            [message_id, f"{queue or ''} {run:d} {token} {sent_as}"],
         )
-        return Finished(*(ms if ms >= 0 else None for ms in map(int, held_ms)))
+        return Finished(*(ms if ms >= 0 else None for ms in map(int, held_ms.split())))
 
     def renew(self, leases: Sequence[Lease]) -> list[bool | LockStoreUnavailable]:
         """Keep the locks of everything that runs in this process, in one pipelined call.
@@ -297,6 +280,7 @@ def _compared(orphan: Holder | None) -> str:
     return f"{orphan.message_id}\n{orphan.fields[0]}" if orphan else ""
 
 
-def _held(rest: list[Any]) -> Held:
-    left_ms, unseen_ms, *holder = rest
-    return Held(Holder.parse(*holder), int(left_ms), int(unseen_ms))
+def _held(words: list[str], lines: str) -> Held:
+    record, place, before, args, rest = lines.split("\n", 4)
+    info, _, message_id = rest.rpartition("\n")
+    return Held(Holder.parse(message_id, record, place, before, info, args), int(words[0]), int(words[1]))

@@ -3,10 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
-
-from dramatiq_unique.guard import Attempt
 
 
 __all__ = ["Clock"]
@@ -35,10 +32,6 @@ class Clock:
         with (
             patch.object(time, "time", self.seconds),
             patch.object(time, "monotonic", self.seconds),
-            patch("dramatiq.common.time", self.seconds),  # It was imported by name,
-            patch("dramatiq_unique.guard.Attempt", self._attempt),  # and here it was bound as a default.
+            patch("dramatiq.common.time", self.seconds),  # It was imported by name.
         ):
             yield
-
-    def _attempt(self, **given: Any) -> Attempt:
-        return Attempt(since_s=self.seconds(), **given)

@@ -166,7 +166,7 @@ class TestTheShortWay:
         try:
             short = found()
             with (
-                mock.patch.object(ActorView, "_plain", None),
+                mock.patch.object(ActorView, "_bound_plainly", return_value=None),
                 mock.patch.object(dramatiq_unique.digest, "_comes_back_as_it_is", return_value=False),
             ):
                 assert short == found()

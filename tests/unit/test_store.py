@@ -550,7 +550,7 @@ class TestFinish:
         assert isinstance(acquire(store, "z"), Held)
         assert isinstance(begin(store, "z", run=True), Held)
 
-    @pytest.mark.parametrize("token", ["b", "", "-", "a ", "aa"])
+    @pytest.mark.parametrize("token", ["b", "", "-", "A", "aa"])
     def test_a_wrong_token_frees_no_run_lock(self, store: RedisStore, token: str) -> None:
         """A delivery that stalled, and ends late, frees nothing of the one that was started elsewhere."""
         begin(store, "x", run=True, token=FIRST)

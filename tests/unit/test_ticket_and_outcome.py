@@ -1,6 +1,5 @@
 """What travels with a message, and what its sender learns."""
 
-import dataclasses
 import json
 import pickle
 from typing import Any
@@ -44,8 +43,8 @@ class TestTheTicket:
 
         assert Ticket.on("x", {OPTION: entry}) == FULL
 
-    @pytest.mark.parametrize("field", dataclasses.fields(Ticket), ids=lambda field: str(field.name))
-    def test_every_field_travels(self, field: "dataclasses.Field[Any]") -> None:
+    @pytest.mark.parametrize("field", Ticket._fields)
+    def test_every_field_travels(self, field: str) -> None:
         """A field that is added to the ticket is written down."""
         least = Ticket("x", "d1935", "until_executed")
         other = {
@@ -55,8 +54,8 @@ class TestTheTicket:
             "str": "x",
             "Mapping[str, str] | None": {"action": "rejected"},
         }
-        change: dict[str, Any] = {field.name: other[str(getattr(field.type, "__name__", field.type))]}
-        ticket = dataclasses.replace(least, **change)
+        change: dict[str, Any] = {field: other[Ticket.__annotations__[field].__forward_arg__]}
+        ticket = least._replace(**change)
 
         assert Ticket.on("x", {OPTION: ticket.entry()}) == ticket
 
@@ -66,7 +65,7 @@ class TestTheTicket:
 
     def test_it_is_frozen(self) -> None:
         """What was settled at enqueue stays so."""
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             FULL.digest = "another"  # type: ignore[misc]
 
     def test_a_copy_with_another_id_starts_afresh(self) -> None:
@@ -204,7 +203,7 @@ class TestTheOutcome:
         """Frozen, comparable, and readable."""
         assert Outcome("discarded", "d1935", "y") == Outcome("discarded", digest="d1935", holder_id="y")
         assert repr(Outcome("enqueued")) == "Outcome(action='enqueued', digest=None, holder_id=None)"
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             Outcome("enqueued").action = "discarded"  # type: ignore[misc]
 
 

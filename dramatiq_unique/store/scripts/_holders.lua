@@ -6,7 +6,7 @@
 --   q:<id>  where it was before, for as long as it may be there yet
 --   i:<id>  who it is: "<host>:<pid> <actor>"
 --   a:<id>  its arguments as JSON, under lock_info only
---   r:<id>  whose place it took: the five fields above and the id of that holder, a line each
+--   r:<id>  whose place it took, as ``replace`` gives it
 -- state: w waits, n waits and is not known to be stored yet, r runs; v a window whose message waits, f a window whose
 -- place nobody may take. All times are milliseconds by the clock of the server.
 -- token: who may let go. In a run lock the delivery. In a queue lock "-<delivery>" from the start on; before it
@@ -61,14 +61,21 @@ end
 
 -- A new holder. Where the lock is known to have had nothing in it (size 0) there is nothing to keep: two calls will do.
 local function take(key, size, id, now, deadline, state, token, place, info, args)
-  local record = {since = now, deadline = deadline, state = state, token = token}
   if size == 0 then
-    redis.call('HSET', key, 'o:' .. id, written(record, now), unpack(described(id, nil, place, info, args)))
+    local record = string.format('%.0f 0 %.0f %s %s', now, deadline - now, state, token)
+    redis.call('HSET', key, 'o:' .. id, record, 'p:' .. id, place, 'i:' .. id, info)
+    if args ~= '' then redis.call('HSET', key, 'a:' .. id, args) end
     redis.call('PEXPIRE', key, deadline - now)
   else
     redis.call('HSET', key, unpack(described(id, redis.call('HGET', key, 'p:' .. id), place, info, args)))
-    put(key, id, now, record)
+    put(key, id, now, {since = now, deadline = deadline, state = state, token = token})
   end
+end
+
+-- What comes in one argument, for each one costs the caller: the order, then where the message is, its arguments, and
+-- who it is, a line each. gives what the pattern of the order captures, and those three.
+local function read(packed, order)
+  return string.match(packed, '^' .. order .. '\n([^\n]*)\n([^\n]*)\n(.*)$')
 end
 
 -- The message of a holder starts: a window stays as long as it was, any other lock is kept for a lease at least.
@@ -111,14 +118,15 @@ local function full(key, limit, now)
   local live = {}
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
-    local id = string.match(fields[i], '^o:(.*)$')
-    if id then
-      local record = parse(fields[i + 1])
+    if string.byte(fields[i]) == 111 then -- an "o"
+      local record, id = parse(fields[i + 1]), string.sub(fields[i], 3)
       record.id = id
       if record.deadline > now then live[#live + 1] = record else drop(key, id) end
     end
   end
-  table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
+  if #live > 1 then
+    table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
+  end
   return #live >= limit and live or nil, size
 end
 
@@ -138,39 +146,37 @@ local function longest_unseen(holders)
   return found
 end
 
--- A holder as a reply: how long it still has the lock, how long it was not seen, its id, and its fields.
+-- A holder as a reply: "<status> <how long it still has the lock> <how long it was not seen>", its fields (that of who it
+-- is the last one) and its id, a line each.
 local function reply(status, key, holder, now)
   local id = holder.id
-  local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'i:' .. id, 'a:' .. id)
+  local found = redis.call('HMGET', key, 'o:' .. id, 'p:' .. id, 'q:' .. id, 'a:' .. id, 'i:' .. id)
   for field = 1, 5 do found[field] = found[field] or '' end
-  return {status, holder.deadline - now, now - holder.touched, id, unpack(found)}
+  return string.format('%s %.0f %.0f\n%s\n%s', status, holder.deadline - now, now - holder.touched, table.concat(found, '\n'), id)
 end
 
 -- A message takes the place of a holder, which is kept until the lock goes: its enqueue may be asked again where the
 -- answer was lost, or give the place back. gives the reply.
 local function replace(key, id, old, now)
-  local answer = reply('replaced', key, old, now)
+  local answer = string.gsub(reply('replaced', key, old, now), '^([^\n]*\n%d+ %d+ %d+ %a %S+)[^\n]*', '%1')
   drop(key, old.id)
-  answer[5] = string.match(answer[5], '^%d+ %d+ %d+ %a %S+')
-  redis.call('HSET', key, 'r:' .. id, table.concat(answer, '\n', 5) .. '\n' .. old.id)
+  redis.call('HSET', key, 'r:' .. id, answer)
   return answer
 end
 
--- The id and the five fields of the holder whose place a message took; nothing where it took nobody's.
+-- What ``replace`` gave for a message, and the id of the holder whose place it took; nothing where it took nobody's.
 local function replaced(key, id)
-  local raw = redis.call('HGET', key, 'r:' .. id)
-  if not raw then return end
-  local o, p, q, i, a, old = string.match(raw, '^(.-)\n(.-)\n(.-)\n(.-)\n(.-)\n(.*)$')
-  return old, o, p, q, i, a
+  local answer = redis.call('HGET', key, 'r:' .. id)
+  if answer then return answer, string.match(answer, '\n([^\n]*)$') end
 end
 
--- Who took the place of a message, and 'superseded' where that one is stored, 'contested' where it is not known to be:
--- "<0, or since when in ms> <message_id>". One that was not stored within a minute never will be.
+-- Who took the place of a message, on a line after 'superseded' where that one is stored, 'contested' where it is not
+-- known to be: "<0, or since when in ms> <message_id>". One that was not stored within a minute never will be.
 local function superseder(key, id, now)
   local raw = redis.call('HGET', key, id)
   if not raw then return end
   local since, by = string.match(raw, '^(%d+) (.*)$')
-  if since == '0' then return 'superseded', by end
-  if now - tonumber(since) < 60000 then return 'contested', by end
+  if since == '0' then return 'superseded\n' .. by end
+  if now - tonumber(since) < 60000 then return 'contested\n' .. by end
   redis.call('HDEL', key, id)
 end

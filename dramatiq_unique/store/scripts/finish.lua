@@ -1,28 +1,29 @@
 -- finish: the owner lets go of its locks. Whoever is not the owner lets go of nothing, and twice is nothing.
 --
 -- KEYS  1 queue lock   2 run lock
--- ARGV  1 message_id   2 token of the delivery   3 queue lock: '' keeps it, delivery lets it go where it was left to this
---       delivery, or to the enqueue that this delivery comes from; message also where it was left to another delivery;
---       anybody whoever it was left to   4 tokens of that enqueue, with spaces between   5 '1' lets the run lock go
---       6 channel on which those who wait for the run lock are woken
--- gives {queue lock, run lock}: how long it was held, in ms, where it was let go, else -1
+-- ARGV  1 message_id   2 "<queue> <run> <token> <enqueues>": queue lock: '' keeps it, delivery lets it go where it was left
+--       to this delivery, or to the enqueue that this delivery comes from; message also where it was left to another
+--       delivery; anybody whoever it was left to; run, 1 lets the run lock go, and wakes those who wait for it on the
+--       channel "<prefix>:{<digest>}:released"; token of the delivery; tokens of that enqueue, with spaces between
+-- gives '<queue lock> <run lock>': how long it was held, in ms, where it was let go, else -1
 --
 -- Atomic because the owner is compared before it is dropped: the message may have been sent again since, or run again.
 
-local id, token, now, held = ARGV[1], ARGV[2], clock(), {-1, -1}
-local raw = ARGV[3] ~= '' and redis.call('HGET', KEYS[1], 'o:' .. id)
+local id, now, queue_ms, run_ms = ARGV[1], clock(), -1, -1
+local queue, lets_run_go, owners = string.match(ARGV[2], '^(%a*) (%d)( .*)$')
+local token = string.match(owners, '^ (%S*)')
+local raw = queue ~= '' and redis.call('HGET', KEYS[1], 'o:' .. id)
 local mine = raw and parse(raw)
-local owners = ' ' .. token .. ' ' .. ARGV[4] .. ' '
-local own = mine and string.find(owners, ' ' .. owner(mine) .. ' ', 1, true)
-if mine and (own or ARGV[3] == 'anybody' or ARGV[3] == 'message' and string.find(mine.token, '^-')) then
+local own = mine and string.find(owners .. ' ', ' ' .. owner(mine) .. ' ', 1, true)
+if mine and (own or queue == 'anybody' or queue == 'message' and string.find(mine.token, '^-')) then
   drop(KEYS[1], id)
-  held[1] = now - mine.since
+  queue_ms = now - mine.since
 end
-raw = ARGV[5] == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
+raw = lets_run_go == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
 local run = raw and parse(raw)
 if run and run.token == token then
   drop(KEYS[2], id)
-  redis.call('PUBLISH', ARGV[6], id)
-  held[2] = now - run.since
+  redis.call('PUBLISH', (string.gsub(KEYS[2], 'run$', 'released')), id)
+  run_ms = now - run.since
 end
-return held
+return string.format('%.0f %.0f', queue_ms, run_ms)

@@ -19,10 +19,11 @@ if mine and mine.token ~= '+' .. token then
   end
   return 1
 elseif mine then
-  local replaced_id, o, p, q, i, a = replaced(lock, id)
+  local answer, replaced_id = replaced(lock, id)
   drop(lock, id)
-  if not replaced_id then return 1 end
+  if not answer then return 1 end
   if redis.call('HDEL', KEYS[2], replaced_id) == 0 then return 0 end
+  local o, p, q, a, i = string.match(answer, '^[^\n]*\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n(.*)\n[^\n]*$')
   local record = parse(o)
   if record.deadline > now then
     put(lock, replaced_id, now, record, described(replaced_id, q ~= '' and q, p, i, a))
