@@ -294,13 +294,17 @@ class Rig:
 
     def deliver_again(self, message: Message[Any]) -> None:
         """Put the very same body on the queue once more, as a broker does that heard nothing of its consumer."""
+        self.put(message.encode(), message.options.get("redis_message_id", ""))
+
+    def put(self, body: bytes, redis_message_id: str = "anything") -> None:
+        """Put a body on the queue, past everything."""
         if isinstance(self.broker, RedisBroker):
-            self.redis.hset(f"dramatiq:{self.queue}.msgs", message.options["redis_message_id"], message.encode())
-            self.redis.rpush(f"dramatiq:{self.queue}", message.options["redis_message_id"])
+            self.redis.hset(f"dramatiq:{self.queue}.msgs", redis_message_id, body)
+            self.redis.rpush(f"dramatiq:{self.queue}", redis_message_id)
         elif isinstance(self.broker, RabbitmqBroker):
-            self.broker.channel.basic_publish("", self.queue, message.encode())
+            self.broker.channel.basic_publish("", self.queue, body)
         elif isinstance(self.broker, StubBroker):
-            self.broker.queues[self.queue].put(message.encode())
+            self.broker.queues[self.queue].put(body)
 
     def lose_messages(self) -> None:
         """Have the broker forget what waits in the queue, without a word to anybody."""

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from dramatiq import Message
 from dramatiq.broker import MessageProxy
+from dramatiq.errors import DecodeError
 
 
-__all__ = ["REJECTED", "AnyBroker", "BrokerAdapter"]
+__all__ = ["REJECTED", "AnyBroker", "BrokerAdapter", "decoded"]
 
 REJECTED = "dramatiq_unique_rejected"
 """An option that makes a worker dead-letter a message instead of running it."""
+
+
+def decoded(bodies: Iterable[bytes | None]) -> Iterator[Message[Any]]:
+    """Decode what is in a queue; what cannot be decoded is somebody else's, and holds no lock."""
+    for body in bodies:
+        if body is not None:
+            try:
+                yield Message.decode(body)
+            except DecodeError:
+                continue
 
 
 class BrokerAdapter(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pika
@@ -10,7 +11,7 @@ from dramatiq import Message
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.common import dq_name, xq_name
 
-from dramatiq_unique.brokers.adapter import AnyBroker
+from dramatiq_unique.brokers.adapter import AnyBroker, decoded
 
 
 __all__ = ["Rabbitmq"]
@@ -27,8 +28,11 @@ class Rabbitmq(AnyBroker):
         """Take the waiting messages off the queue and its delay queue, the only way RabbitMQ has to look at them."""
         self._broker.declare_queue(queue_name, ensure=True)
         for name in (queue_name, dq_name(queue_name)):
-            while (body := self._broker.channel.basic_get(name, auto_ack=True)[2]) is not None:
-                yield Message.decode(body)
+            yield from decoded(iter(partial(self._take, name), None))
+
+    def _take(self, name: str) -> bytes | None:
+        body: bytes | None = self._broker.channel.basic_get(name, auto_ack=True)[2]
+        return body
 
     def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Publish the message where RabbitMQ would route a rejected one (``x-dead-letter-routing-key``)."""

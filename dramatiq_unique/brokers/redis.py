@@ -14,7 +14,7 @@ from dramatiq.broker import MessageProxy
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import current_millis, dq_name, xq_name
 
-from dramatiq_unique.brokers.adapter import AnyBroker
+from dramatiq_unique.brokers.adapter import AnyBroker, decoded
 
 
 __all__ = ["Redis"]
@@ -75,7 +75,7 @@ class Redis(AnyBroker):
             for first in range(0, self._broker.client.llen(queue), _PAGE):
                 ids = self._broker.client.lrange(queue, first, first + _PAGE - 1)
                 bodies: list[Any] = self._broker.client.hmget(f"{queue}.msgs", ids) if ids else []
-                yield from (Message.decode(body) for body in bodies if body is not None)
+                yield from decoded(bodies)
 
     def withdraw(self, queue_name: str, broker_id: str) -> Message[Any] | None:
         """Take it out where it waits near either end of its queue: id and body, both or neither."""

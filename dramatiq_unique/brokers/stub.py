@@ -8,7 +8,7 @@ from typing import Any
 from dramatiq import Message, MessageProxy
 from dramatiq.brokers.stub import StubBroker
 
-from dramatiq_unique.brokers.adapter import AnyBroker
+from dramatiq_unique.brokers.adapter import AnyBroker, decoded
 
 
 __all__ = ["Stub"]
@@ -23,8 +23,7 @@ class Stub(AnyBroker):
 
     def flushed(self, queue_name: str) -> Iterator[Message[Any]]:
         """Look at what is in the queue now."""
-        for body in tuple(self._broker.queues[queue_name].queue):
-            yield Message.decode(body)
+        return decoded(tuple(self._broker.queues[queue_name].queue))
 
     def dead_letter(self, message: Message[Any], error: Exception) -> None:
         """Put the message beside those that a worker rejected."""

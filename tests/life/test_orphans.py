@@ -161,6 +161,15 @@ class TestFlushing:
         assert rig.lock_keys() == []
         assert [outcome(actor.send(number)).action for number in (1, 2)] == ["enqueued"] * 2
 
+    def test_what_cannot_be_decoded_is_passed_over(self, rig: Rig) -> None:
+        """Anybody may have put it there; what is behind it holds nothing any more all the same."""
+        actor = rig.actor(lambda _: None, actor_name="work", lock="until_executed")
+        actor.send(1)
+        rig.put(b"no message")
+        actor.send(2)
+        rig.broker.flush(rig.queue)
+        assert rig.lock_keys() == []
+
     def test_what_runs_keeps_its_lock(self, rig: Rig) -> None:
         """It was taken from the queue before."""
         gate = Gate()
