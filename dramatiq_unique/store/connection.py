@@ -28,7 +28,7 @@ __all__ = [
 URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
 """The environment variable that names the Redis of the locks."""
 
-_ADDRESS = ("host", "port", "path", "db")
+_ADDRESS = ("host", "port", "path", "db", "username", "credential_provider")
 _ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)  # The second is none of the first.
 
 Client = redis.Redis
@@ -86,14 +86,18 @@ def connect(client: Client | None, url: str | None, otherwise: Client | None) ->
 
 
 def are_one(one: Any, other: Any) -> bool:
-    """Tell whether two clients are of one Redis, as far as can be seen without asking."""
+    """Tell whether two clients are of one Redis, as one user there, as far as can be seen without asking."""
     if one is other:
         return not hasattr(one, "get_primaries")
     pools = getattr(one, "connection_pool", None), getattr(other, "connection_pool", None)
     if not all(type(pool) in (redis.ConnectionPool, redis.BlockingConnectionPool) for pool in pools):
         return False  # A Sentinel's may be of two different masters, and says nothing of it.
-    here, there = ({name: pool.connection_kwargs.get(name) for name in _ADDRESS} for pool in pools if pool is not None)
-    return here == there
+    here, there = (
+        [pool.connection_class, *(pool.connection_kwargs.get(name) for name in _ADDRESS)]
+        for pool in pools
+        if pool is not None
+    )
+    return here == there and here[0].__module__ == redis.Connection.__module__  # Not one that imitates a server.
 
 
 def dial(url: str, *, patience_s: float, cluster: bool = False) -> Client:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import dramatiq
+import fakeredis
 import pytest
 import redis
 from dramatiq import Message
@@ -49,6 +50,20 @@ class TestWhere:
         ):
             assert OneStep.on(broker, store(same)) is not None
             assert OneStep.on(broker, store(other)) is None
+
+    def test_not_as_another_user(self, server: RedisServer | GivenRedis) -> None:
+        """Who may touch the locks may not touch the queues, perhaps: it takes two steps."""
+        with (
+            redis.Redis.from_url(server.url) as queues,
+            redis.Redis.from_url(server.url.replace("redis://", "redis://locks:secret@")) as locks,
+        ):
+            assert OneStep.on(RedisBroker(client=queues), store(locks)) is None
+
+    def test_not_where_one_of_them_imitates_a_server(self, broker: RedisBroker, redis_client: "redis.Redis") -> None:
+        """Whatever address it was given: the message would be stored there, and nobody would fetch it."""
+        given = redis_client.connection_pool.connection_kwargs
+        address = {name: given[name] for name in ("host", "port", "db")}
+        assert OneStep.on(broker, store(fakeredis.FakeRedis(**address))) is None
 
     def test_not_where_the_script_is_not_known(
         self, broker: RedisBroker, redis_client: "redis.Redis", monkeypatch: pytest.MonkeyPatch
