@@ -46,12 +46,13 @@ class Wire:
 
         self._scripts[operation] = do_and_fail  # type: ignore[assignment]
 
-    def stutters(self, operation: str) -> None:
+    def stutters(self, operation: str, between: Callable[[], object] = lambda: None) -> None:
         """The answer is lost, and the driver asks again."""
         whole = self._whole[operation]
 
         def do_twice(**call: Any) -> Any:
             whole(**call)
+            between()
             return whole(**call)
 
         self._scripts[operation] = do_twice  # type: ignore[assignment]
@@ -254,6 +255,29 @@ def test_a_send_in_one_step_that_nobody_heard_of_is_a_message_with_its_lock(
     rig.drain()
     assert ran[-1:] == [1]
     assert rig.lock_keys("queue") == []
+
+
+@in_one_step
+@pytest.mark.parametrize("lock", ["until_executing", "until_executed", "until_and_while_executing"])
+def test_a_send_in_one_step_that_is_asked_again_when_its_message_runs_changes_nothing(
+    rig: Rig, wire: Wire, lock: str
+) -> None:
+    """The driver tries again after a while: what was let go stays so, and nobody takes the place of what runs."""
+    gate = Gate()
+    actor = rig.actor(lambda _: gate.arrive(), actor_name="work", lock=lock, on_conflict="replace", lock_args=[])
+    rig.start()
+    wire.stutters("send", between=gate.wait_for_arrival)
+    first = actor.send(1)
+    wire.works()
+
+    second = actor.send(2)
+    refused = lock == "until_executed"
+    assert outcome(second).action == ("discarded" if refused else "enqueued")
+    assert rig.holders() == {(first if refused else second).message_id}
+    gate.open(2)
+    rig.join()
+    eventually(lambda: rig.lock_keys() == [])
+    assert len(rig.told("superseded")) == 0
 
 
 @in_one_step

@@ -507,6 +507,29 @@ class TestBegin:
         assert isinstance(acquire(store, "z"), Held)
 
 
+class TestAskedAgain:
+    """An enqueue whose answer was lost, and whose message may have been delivered since."""
+
+    def test_what_runs_stays_as_it_is(self, store: RedisStore) -> None:
+        """Nobody may take its place: it was this very enqueue that sent what runs."""
+        acquire(store, "x", token=SENT)
+        begin(store, "x", "end")
+        before = holder_of(acquire(store, "y"))
+
+        assert isinstance(acquire(store, "x", token=SENT), Kept)
+        after = holder_of(acquire(store, "y", takeover=True))
+        assert (after.state, after.token, after.deadline_ms) == (before.state, before.token, before.deadline_ms)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=False)) == (True, False)
+
+    def test_another_enqueue_of_what_runs_is_one_of_its_own(self, store: RedisStore) -> None:
+        """A retry: the lock is left to it, and no longer to the delivery."""
+        acquire(store, "x", token=SENT)
+        begin(store, "x", "end")
+
+        assert isinstance(acquire(store, "x", token=SENT_AGAIN), Kept)
+        assert gone(store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=False)) == (False, False)
+
+
 class TestFinish:
     """The owner lets go of its locks; whoever is not the owner lets go of nothing."""
 

@@ -9,8 +9,9 @@
 --   r:<id>  whose place it took, as ``replace`` gives it
 -- state: w waits, n waits and is not known to be stored yet, r runs; v a window whose message waits, f a window whose
 -- place nobody may take. All times are milliseconds by the clock of the server.
--- token: who may let go. In a run lock the delivery. In a queue lock "-<delivery>" from the start on; before it
--- "+<enqueue>" where that enqueue took the lock, or "=<enqueue> <state and token before>" where its message had it.
+-- token: who may let go. In a run lock the delivery. In a queue lock, from the start on, "-<delivery> <the enqueue that it
+-- comes from>"; before it "+<enqueue>" where that enqueue took the lock, or "=<enqueue> <state and token before>" where
+-- its message had it.
 
 local function clock()
   local t = redis.call('TIME')
@@ -80,7 +81,8 @@ end
 
 -- The message of a holder starts: a window stays as long as it was, any other lock is kept for a lease at least.
 local function runs(key, id, now, record, lease, token, place, info, args)
-  record.state, record.token = lease > 0 and 'r' or 'f', token
+  local sent_as = string.match(record.token, '^[+=](%S+)') or string.match(record.token, '^%-%S+ (%S+)') or ''
+  record.state, record.token = lease > 0 and 'r' or 'f', token .. ' ' .. sent_as
   record.deadline = math.max(record.deadline, now + lease)
   keep(key, id, now, record, place, info, args)
 end
@@ -92,7 +94,7 @@ end
 
 -- Whether a delivery may keep the lock of its message: no other one has started since.
 local function speaks(record, token)
-  return record.token == token or string.find(record.token, '^[+=]') ~= nil
+  return string.match(record.token, '^%S+') == token or string.find(record.token, '^[+=]') ~= nil
 end
 
 -- Whether a holder's place is a window, which nothing stretches.

@@ -14,10 +14,11 @@ local function store(KEYS, ARGV)
 --[[store]]
 end
 
+-- Where it is stored the answer was lost, and it is asked again: it may run by now, and have let go.
+if redis.call('HEXISTS', KEYS[3], ARGV[3]) == 1 then return replaced(KEYS[1], ARGV[1]) or false end
 local answer = acquire({ARGV[1], ARGV[2], ''}) -- An orphan is found only by one that was refused.
 local status = answer and string.match(answer, '^%a+')
-local has_its_lock = not status or status == 'mine' or status == 'replaced'
-if has_its_lock and redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0 then -- Else the answer was lost, and it is asked again.
+if not status or status == 'mine' or status == 'replaced' then
   store({unpack(KEYS, 4)}, {unpack(ARGV, 4)})
   if status == 'replaced' then -- As confirm does.
     redis.call('HSET', KEYS[2], string.match(answer, '[^\n]*$'), '0 ' .. ARGV[1])
