@@ -63,6 +63,7 @@ class Caller(enum.Enum):
 
 class _Thread(threading.local):
     caller = Caller.PROGRAM
+    acknowledges = False
     delivery: Delivery | None = None
     superseded_id: str | None = None
 
@@ -80,7 +81,7 @@ class Deliveries:
 
     def enter_thread(self) -> None:
         """Note that this is a thread of Dramatiq's, a worker's or a consumer's."""
-        self._thread.caller = Caller.DRAMATIQ
+        self._thread.caller, self._thread.acknowledges = Caller.DRAMATIQ, True
 
     @property
     def sent_by_dramatiq(self) -> bool:
@@ -143,7 +144,7 @@ class Deliveries:
         if here is not None:
             here.requeued = max(here.requeued + by, 0)
             return
-        if self._thread.caller is Caller.DRAMATIQ:
+        if self._thread.acknowledges:
             self._thread.requeued[message_id] += by
         if message_id in self._open:
             with self._lock:

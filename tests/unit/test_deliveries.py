@@ -136,6 +136,13 @@ class TestAMessageThatIsEnqueuedAgain:
 
         assert not deliveries.was_requeued("x")
 
+    def test_a_program_that_sends_for_dramatiq_keeps_no_count(self, deliveries: Deliveries) -> None:
+        """It acknowledges nothing, so nothing would ever clear it (the callback of a group, child after child)."""
+        with deliveries.as_dramatiq():
+            deliveries.note_requeued("x")
+
+        assert not deliveries.was_requeued("x")
+
     def test_on_the_event_loop_of_an_async_actor(self, deliveries: Deliveries) -> None:
         """Another thread than the delivery's."""
         deliveries.open("x")
