@@ -68,7 +68,7 @@ class Keeper(Background):
         if not leases:
             return
         try:
-            kept = self._renew(leases)
+            kept = self._renew_or_again(leases)
         except Exception as exc:  # noqa: BLE001 - the one thread that keeps every lock survives whatever one call raises
             self._on_error(leases, exc)
             return
@@ -78,6 +78,13 @@ class Keeper(Background):
             # Where it was let go in the meantime, it was not lost.
             elif not was_kept and self._leases.pop(lease, lease) is None:
                 self._on_lost(lease)
+
+    def _renew_or_again(self, leases: Sequence[Lease]) -> Sequence[bool | Exception]:
+        """Try twice: a connection that had died unnoticed is another by then, and the next pace may be too late."""
+        try:
+            return self._renew(leases)
+        except Exception:  # noqa: BLE001 - if it is more than that, it is raised again
+            return self._renew(leases)
 
 
 def _pace_s(lease: Lease) -> float:

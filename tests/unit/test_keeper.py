@@ -24,6 +24,10 @@ def lease(name: str, lease_ms: int = 30) -> Lease:
     return Lease(digest=name, kind=Kind.RUN, message_id=name, token="token", lease_ms=lease_ms)  # noqa: S106 - no secret
 
 
+LONG_MS = 1500
+"""Renewed every half second."""
+
+
 class Bench:
     """A keeper, a store that does as it is told, and what was heard."""
 
@@ -179,6 +183,20 @@ class TestRenewing:
         assert bench.errors[-1][0] == [lease("a"), lease("b")]
         assert str(bench.errors[-1][1]) == "down"
         assert len(bench.errors) <= told
+        assert bench.lost == []
+
+    def test_a_connection_that_had_died_is_tried_once_more_at_once(self, bench: Bench) -> None:
+        """Nothing is told, and nothing waits for the next pace: a short lease would be over by then."""
+
+        def die_once() -> None:
+            bench.before_answer = lambda: None
+            raise LockStoreUnavailable("timed out")
+
+        bench.before_answer = die_once
+        bench.keeper.hold(lease("x", lease_ms=LONG_MS))
+
+        eventually(lambda: len(bench.calls) == 2)
+        assert bench.errors == []
         assert bench.lost == []
 
     def test_a_fault_that_is_no_error_of_the_store_ends_no_keeping(self, bench: Bench) -> None:
