@@ -56,6 +56,11 @@ class Claims:
         view = ActorView.of(actor.actor_name, actor.fn)
         self._known[actor.actor_name] = _Known(view, actor.options, self._rules.for_actor(view, actor.options))
 
+    def fits(self, message: Message[Any]) -> bool:
+        """Tell whether the arguments of a message fit its actor's signature, as far as that is known."""
+        view = self._known_of(message.actor_name).view
+        return view.signature is None or view.bind(message.args, message.kwargs) is not None
+
     def of(self, message: Message[Any] | MessageProxy, *, sent: bool = False) -> Claim | None:
         """Make the claim of a message.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dramatiq import Message
@@ -77,7 +78,10 @@ class Explaining:
         claim = self._claim(message)
         if claim is None:
             return _unlocked(message, f"actor {message.actor_name!r} has no lock")
-        return self._explained(claim, self._lookups.look(claim.ticket.digest).checked())
+        explained = self._explained(claim, self._lookups.look(claim.ticket.digest).checked())
+        if self._parts.claims.fits(message):
+            return explained
+        return replace(explained, reason=f"{explained.reason} Its arguments do not fit the actor, so a run would fail.")
 
     def _explained(self, claim: Claim, seen: Sighting) -> Explanation:
         action, first, orphan = self._at_enqueue(claim, seen)

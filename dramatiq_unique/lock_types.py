@@ -44,11 +44,21 @@ class LockType:
     run: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a row that locks nothing.
+        """Refuse a row that locks nothing, or cannot be read.
 
         Raises:
-            ValueError: Neither lock is taken.
+            ValueError: Neither lock is taken, or a column is no name, no moment, or no answer.
         """
+        name: object = self.name
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"the name of a lock type must be a string, not empty; not {name!r}")
+        if self.queue is not None and not isinstance(self.queue, Until):
+            raise ValueError(
+                f"lock type {self.name!r}: queue must be Until.START, Until.END, Until.EXPIRY or None, "
+                f"not {self.queue!r}"
+            )
+        if not isinstance(self.run, bool):
+            raise ValueError(f"lock type {self.name!r}: run must be True or False, not {self.run!r}")  # noqa: TRY004 - one kind of error
         if self.queue is None and not self.run:
             raise ValueError(
                 f"lock type {self.name!r} takes neither a queue lock nor a run lock: give it queue=Until... or run=True"

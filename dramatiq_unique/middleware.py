@@ -21,6 +21,7 @@ from dramatiq_unique.lock_types import LockType
 from dramatiq_unique.locks import Locks
 from dramatiq_unique.options import OPTION_NAMES
 from dramatiq_unique.settings import Settings
+from dramatiq_unique.signatures import is_plain, takes
 from dramatiq_unique.store import Client
 from dramatiq_unique.strategies import Strategy
 
@@ -93,7 +94,7 @@ class UniqueMiddleware(Middleware):
             lease=lease,
             on_store_error=on_store_error,
             enabled=enabled,
-            lock_types=tuple(lock_types),
+            lock_types=lock_types,
             strategies=strategies,
             defaults=defaults | {"on_conflict": on_conflict, "lock_ttl": lock_ttl},
         )
@@ -110,7 +111,15 @@ class UniqueMiddleware(Middleware):
 
         Returns:
             The function.
+
+        Raises:
+            InvalidLockOptions: It cannot be called with an event, or its body would not run.
         """
+        given: object = function
+        if not callable(given) or not takes(given, None) or not is_plain(given):
+            raise InvalidLockOptions(
+                f"UniqueMiddleware.subscribe takes a plain function of one argument, the event; not {function!r}"
+            )
         self._journal.subscribe(function)
         return function
 
@@ -149,11 +158,17 @@ class UniqueMiddleware(Middleware):
 
     def before_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor; a wrong one is raised where it is declared."""
-        self._on(broker).parts.claims.declare(actor)
+        try:
+            self._on(broker).parts.claims.declare(actor)
+        except UniqueError:
+            raise
+        except Exception as exc:
+            # Anything else Dramatiq would log and pass over, and the actor would be declared without its lock.
+            raise as_ours(exc, f"the options of actor {actor.actor_name!r} could not be checked") from exc
 
     def after_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor that was declared before the middleware was added."""
-        self._on(broker).parts.claims.declare(actor)
+        self.before_declare_actor(broker, actor)
 
     def after_declare_queue(self, broker: Broker, queue_name: str) -> None:
         """Meet the broker, before anything is sent."""
@@ -254,7 +269,7 @@ class UniqueMiddleware(Middleware):
         except UniqueError:
             raise
         except Exception as exc:
-            # Anything else Dramatiq would log and pass over (``Broker.emit_before``), and nothing would be locked.
+            # Anything else Dramatiq would log and pass over too.
             raise as_ours(exc, f"UniqueMiddleware cannot work with {type(broker).__name__}") from exc
         self._met_last = weakref.ref(broker)
         return binding

@@ -4,10 +4,10 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 
 from dramatiq_unique.durations import to_ms
-from dramatiq_unique.signatures import is_asynchronous, takes
+from dramatiq_unique.signatures import is_plain, takes
 
 
-__all__ = ["PARSERS", "guess", "one_of"]
+__all__ = ["PARSERS", "guess", "one_of", "plain"]
 
 
 def guess(word: object, known: Iterable[str]) -> str:
@@ -20,17 +20,19 @@ def one_of(value: object, known: Mapping[str, object]) -> str:
     """Check a name against those that are known."""
     if isinstance(value, str) and value in known:
         return value
-    raise ValueError(f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{guess(value, known)}")
+    hint = guess(value, known) if isinstance(value, str) else ""
+    raise ValueError(f"must be one of {', '.join(map(repr, sorted(known)))}, not {value!r}{hint}")
 
 
-def _plain(value: object) -> object:
-    if is_asynchronous(value):
-        raise ValueError("must be a plain function: nobody would await this one")
+def plain(value: object) -> object:
+    """Check that a function is run where it is called."""
+    if not is_plain(value):
+        raise ValueError("must be a plain function: nobody would await this one, or go through what it yields")
     return value
 
 
 def _parse_ttl(value: object) -> object:
-    return _plain(value) if value is None or callable(value) else to_ms(value)
+    return plain(value) if value is None or callable(value) else to_ms(value)
 
 
 def _parse_wait(value: object) -> object:
@@ -69,7 +71,7 @@ def _parse_names(value: object) -> object:
 
 def _parse_key(value: object) -> object:
     if value is None or callable(value) or isinstance(value, str):
-        return _plain(value)
+        return plain(value)
     raise ValueError(f"must be a callable of the actor's arguments, or the name of a method, not {value!r}")
 
 
@@ -78,7 +80,7 @@ def _parse_hook(value: object) -> object:
         raise ValueError(f"must be callable, not {value!r}")
     if value is not None and not (takes(value, None) or takes(value)):
         raise ValueError("is called with the message or with nothing, and takes neither")
-    return _plain(value)
+    return plain(value)
 
 
 PARSERS: dict[str, tuple[object, Callable[[object], object]]] = {

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LockType, Until
-from dramatiq_unique.option_values import PARSERS, guess, one_of
+from dramatiq_unique.option_values import PARSERS, guess, one_of, plain
 from dramatiq_unique.strategies import Strategy
 
 
@@ -130,7 +130,7 @@ class OptionRules:
         parsed = self._parse(where, given)
         method = actor.method("after_unlock")
         if method is not None and parsed.get("after_unlock") is None:
-            parsed["after_unlock"] = PARSERS["after_unlock"][1](method)
+            parsed |= self._parse(where, {"after_unlock": method})
         return parsed
 
     def for_message(
@@ -243,4 +243,4 @@ def _fit_callable(value: object, actor: ActorFacts) -> object:
         raise ValueError(f"names {value!r}, which is no method of a class-based actor")
     if callable(function) and not actor.can_be_given_to(function):
         raise ValueError("is called with the actor's arguments, and cannot take them")
-    return function
+    return plain(function)

@@ -1,5 +1,6 @@
 """The arguments of the middleware, checked."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OptionRules
+from dramatiq_unique.signatures import is_plain, takes
 from dramatiq_unique.store import NO_ADDRESS, NO_PREFIX, Client, is_address, is_prefix, is_synchronous
 from dramatiq_unique.strategies import Strategy, strategy_table
 
@@ -57,7 +59,8 @@ class Settings:
             InvalidLockOptions: One of them is wrong.
         """
         _check_connection(client, url)
-        _check_registries(lock_types, strategies)
+        _check_lock_types(lock_types)
+        _check_strategies(strategies)
         if not isinstance(enabled, bool):
             raise _wrong(f"enabled must be True or False, not {enabled!r}")
         if not is_prefix(prefix):
@@ -81,20 +84,33 @@ def _check_connection(client: object, url: object) -> None:
         raise _wrong("client and url do not go together; keep one")
     if client is not None and not is_synchronous(client):
         hint = "; an address goes into url=" if isinstance(client, str) else ""
-        raise _wrong(f"client must be a synchronous client such as redis.Redis, not {type(client).__qualname__}{hint}")
+        what = f"the class {client.__qualname__}" if isinstance(client, type) else type(client).__qualname__
+        raise _wrong(f"client must be a synchronous client such as redis.Redis, not {what}{hint}")
     if url is not None and not is_address(url):
         raise _wrong(f"url {NO_ADDRESS}")
 
 
-def _check_registries(lock_types: Iterable[object], strategies: object) -> None:
+def _check_lock_types(lock_types: object) -> None:
+    if not isinstance(lock_types, list | tuple | set | frozenset):
+        raise _wrong(f"lock_types takes a list of rows, [LockType(...)], not {lock_types!r}")
     for row in lock_types:
         if not isinstance(row, LockType):
             raise _wrong(f"lock_types takes rows, LockType(...), not {row!r}")
+    for name, rows in Counter(row.name for row in lock_types).items():
+        if rows > 1:
+            raise _wrong(f"lock_types has {rows} rows of the name {name!r}; keep one")
+
+
+def _check_strategies(strategies: object) -> None:
     if strategies is not None and not isinstance(strategies, Mapping):
         raise _wrong(f"strategies takes callables by name, not {strategies!r}")
     for name, strategy in (strategies or {}).items():
+        if not isinstance(name, str) or not name:
+            raise _wrong(f"strategies takes callables by name, and {name!r} is no name")
         if not callable(strategy):
             raise _wrong(f"strategies takes callables by name, and {name!r} is {strategy!r}")
+        if not takes(strategy, None) or not is_plain(strategy):
+            raise _wrong(f"strategy {name!r} must be a plain function that takes one argument, the conflict")
 
 
 def _lease_ms(lease: object) -> int:

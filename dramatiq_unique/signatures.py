@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-__all__ = ["is_asynchronous", "takes"]
+__all__ = ["is_plain", "takes"]
 
 
 def takes(function: Callable[..., object], *args: Any, **kwargs: Any) -> bool:
@@ -19,6 +19,10 @@ def takes(function: Callable[..., object], *args: Any, **kwargs: Any) -> bool:
     return True
 
 
-def is_asynchronous(function: object) -> bool:
-    """Tell whether calling it gives a coroutine, which nobody here would await."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+def is_plain(function: object) -> bool:
+    """Tell whether calling it runs it: not where that gives a coroutine or a generator, whose body nobody would run."""
+    return not any(
+        runs_later(called)
+        for called in (function, getattr(function, "__call__", None))  # noqa: B004
+        for runs_later in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    )

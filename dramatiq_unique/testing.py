@@ -15,9 +15,9 @@ with every broker and every Redis that the middleware works with, fakeredis amon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, ParamSpec
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from dramatiq import Actor, Message
 
@@ -25,6 +25,7 @@ from dramatiq_unique.errors import UniqueError
 from dramatiq_unique.glimpse import Glimpse
 from dramatiq_unique.middleware import UniqueMiddleware
 from dramatiq_unique.outcome import Outcome, outcome
+from dramatiq_unique.signatures import is_plain
 from dramatiq_unique.store.clearing import clear
 
 
@@ -39,12 +40,12 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Refusal = Literal["discarded", "rejected", "rescheduled"]
 
 
-@contextmanager
-def disabled(unique: UniqueMiddleware) -> Iterator[None]:
+def disabled(unique: UniqueMiddleware) -> Switch:
     """Lock nothing while the block runs: messages are sent and run as if no actor had a lock.
 
     What is locked already stays so, and is let go when its message ends. Blocks may be nested; each puts back what it
@@ -53,28 +54,37 @@ def disabled(unique: UniqueMiddleware) -> Iterator[None]:
     Arguments:
         unique: The middleware.
     """
-    with _switched(unique, enabled=False):
-        yield
+    return Switch(unique, on=False)
 
 
-@contextmanager
-def enabled(unique: UniqueMiddleware) -> Iterator[None]:
+def enabled(unique: UniqueMiddleware) -> Switch:
     """Lock while the block runs: inside of :func:`disabled`, or where the middleware has ``enabled=False``.
 
     Arguments:
         unique: The middleware.
     """
-    with _switched(unique, enabled=True):
-        yield
+    return Switch(unique, on=True)
 
 
-@contextmanager
-def _switched(unique: UniqueMiddleware, *, enabled: bool) -> Iterator[None]:
-    before, unique.enabled = unique.enabled, enabled
-    try:
-        yield
-    finally:
-        unique.enabled = before
+class Switch(ContextDecorator):
+    """The middleware, switched on or off while a block or a function runs."""
+
+    def __init__(self, unique: UniqueMiddleware, *, on: bool) -> None:
+        self._unique = _checked(unique)
+        self._on = on
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(self._unique.enabled)
+        self._unique.enabled = self._on
+
+    def __exit__(self, *_: object) -> None:
+        self._unique.enabled = self._before.pop()
+
+    def __call__(self, function: Function) -> Function:
+        if not is_plain(function):
+            raise UniqueError(f"a coroutine or generator, such as {function!r}, runs later: use the block inside of it")
+        return super().__call__(function)
 
 
 def assert_locked(actor: Actor[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -149,7 +159,8 @@ def assert_enqueued(message: Message[Any], *, in_place_of: Message[Any] | None =
     """Assert that a message was let into its queue, with its lock or because it asks for none.
 
     Arguments:
-        message: What ``send`` returned.
+        message: What ``send`` or ``broker.enqueue`` returned. What was passed to ``broker.enqueue``, and the messages
+            that a group was made of, do not know what became of them, and look like messages without a lock.
         in_place_of: The message whose place it should have taken (``on_conflict="replace"``); by default it does not
             matter whether it took one.
 
@@ -180,13 +191,21 @@ def free_everything(unique: UniqueMiddleware) -> int:
         LockStoreUnavailable: Redis cannot be reached, or refuses.
         UniqueError: The middleware has met no broker yet.
     """
-    broker = unique._met_last()  # noqa: SLF001 - of one package
+    broker = _checked(unique)._met_last()  # noqa: SLF001 - of one package
     if broker is None:
         raise UniqueError("free_everything: add the middleware to a broker first, and declare an actor there")
     return clear(unique._on(broker).parts.store)  # noqa: SLF001 - of one package
 
 
+def _checked(unique: UniqueMiddleware) -> UniqueMiddleware:
+    if not isinstance(unique, UniqueMiddleware):
+        raise UniqueError(f"pass the UniqueMiddleware, not {unique!r}")
+    return unique
+
+
 def _unique_on(actor: Actor[Any, Any]) -> UniqueMiddleware:
+    if not isinstance(actor, Actor):
+        raise UniqueError(f"pass an actor, not {actor!r}")
     for middleware in actor.broker.middleware:
         if isinstance(middleware, UniqueMiddleware):
             return middleware

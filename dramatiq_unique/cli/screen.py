@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import os
 import shutil
@@ -206,8 +208,24 @@ def _colours(stream: TextIO) -> _Colours | None:
 
 
 def standard() -> tuple[TextIO, TextIO]:
-    """Take the process's own streams; what they cannot encode is written out instead of raised."""
+    """Take the process's own streams; what they cannot encode is written out instead of raised.
+
+    Python has none in the place of one that was closed before it began (``>&-``).
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    return sys.stdout, sys.stderr
+    out: TextIO | None = sys.stdout
+    err: TextIO | None = sys.stderr
+    return out or _Closed(), err or _Closed(complains=False)
+
+
+class _Closed(io.StringIO):
+    def __init__(self, *, complains: bool = True) -> None:
+        super().__init__()
+        self._complains = complains
+
+    def write(self, text: str) -> int:
+        if self._complains:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return len(text)

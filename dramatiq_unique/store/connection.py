@@ -2,7 +2,7 @@
 
 import os
 from typing import Any, TypeGuard, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -35,7 +35,10 @@ Client = redis.Redis
 """A synchronous client: :class:`redis.Redis`, or what behaves like one (a Sentinel's master, a cluster's client)."""
 
 
-NO_ADDRESS = "is no address of a Redis; one looks like redis://host:6379/0"
+NO_ADDRESS = (
+    "is no address of a Redis; one looks like redis://host:6379/0, where what is special in a password (/, ?, #) is "
+    "percent-encoded, and the database is a number"
+)
 """Said of a wrong address, which is not repeated: there may be a password in it."""
 
 
@@ -44,16 +47,17 @@ NO_PREFIX = "must be a string, not empty, and without braces, which mark the slo
 
 
 def is_synchronous(client: Any) -> bool:
-    """Tell a client whose calls give replies from one whose calls give coroutines, and from what is no client."""
+    """Tell a client whose calls give replies from a pipeline, one that gives coroutines, and what is no client."""
     asynchronous = any(".asyncio" in cls.__module__ for cls in type(client).__mro__)
-    return hasattr(client, "register_script") and not asynchronous
+    queues = any("Pipeline" in cls.__name__ for cls in type(client).__mro__)
+    return hasattr(client, "register_script") and not asynchronous and not queues and not isinstance(client, type)
 
 
 def is_address(url: Any) -> bool:
     """Tell whether redis-py understands an address; nothing is connected."""
     try:
-        Client.from_url(url)
-    except (TypeError, ValueError, AttributeError):
+        dial(url, patience_s=1).close()
+    except ValueError:
         return False
     return True
 
@@ -115,18 +119,29 @@ def dial(url: str, *, patience_s: float, cluster: bool = False) -> Client:
         ValueError: It is no address of a Redis, or one that redis-py would only find fault with when it connects.
     """
     try:
-        parts = urlsplit(url)
-        if parts.scheme in ("redis", "rediss") and not parts.path.strip("/").isdecimal() and parts.path.strip("/"):
-            raise ValueError  # noqa: TRY301 - redis-py takes database 0 then
+        _check_parts(urlsplit(url))
         waits: dict[str, Any] = {"socket_connect_timeout": patience_s, "socket_timeout": patience_s}
         if cluster:
             whole: Any = redis.RedisCluster.from_url(url, **waits)
             return cast("Client", whole)
         client = Client.from_url(url, retry=Retry(NoBackoff(), 0), **waits)
         client.connection_pool.make_connection()  # Its arguments are looked at here; nothing is connected.
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, redis.ConnectionError):
         raise ValueError(NO_ADDRESS) from None
     return client
+
+
+def _check_parts(parts: SplitResult) -> None:
+    """Refuse what redis-py would take for another address.
+
+    Raises:
+        ValueError: The database is no number, for which it takes 0; or there is a part where no address has one: the
+            rest of a password as a rule, whose beginning it takes for the host.
+    """
+    if parts.scheme in ("redis", "rediss"):
+        database = parts.path.strip("/")
+        if (database and not database.isdecimal()) or parts.fragment or "@" in parts.query:
+            raise ValueError
 
 
 def errors_of(client: Any) -> tuple[type[Exception], ...]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -373,9 +374,36 @@ class TestTerminal:
         assert done.returncode == 1
         assert "the output could not be written: No space left on device" in done.stderr
 
+    def test_a_closed_output_is_told(self, shop: Shop, server: RedisServer | GivenRedis) -> None:
+        """The same, without a word of Python's."""
+        shop.send(7)
+        command = f"{shlex.join(COMMAND)} list --json >&-"
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], env=environment(server.url), cwd=ROOT, stderr=subprocess.PIPE, check=False
+        )
+        assert done.returncode == 1
+        assert done.stderr == b"dramatiq-unique: the output could not be written: Bad file descriptor\n"
+
 
 class TestPasswords:
     """None is ever printed."""
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "redis://:p@s3cret#1@localhost:1/5",
+            "redis://app:s3cret#67@localhost:1/5",
+            "redis://:top@s3cret?x@localhost:1/5",
+            "redis://:s3cret/x@localhost:1/5",
+            "redis://:s3cret@localhost:1/5?protocol=9",
+        ],
+    )
+    def test_not_even_a_part_of_one_that_is_written_wrongly(self, url: str) -> None:
+        """What is behind a "#" or "?" is no longer the password to the driver, and what is before it the host."""
+        ended = run("", "list", "--url", url)
+        assert (ended.code, ended.out) == (2, "")
+        assert "--url is no address of a Redis" in ended.complaint
+        assert "s3cret" not in ended.err
 
     @pytest.mark.parametrize(
         "arguments",

@@ -262,6 +262,15 @@ def test_a_key_that_cannot_be_computed_is_an_error_as_it_is_for_send(rig: Rig) -
             ask(actor, 4711)
 
 
+@pytest.mark.parametrize(("args", "fit"), [((1,), True), ((), False), ((1, 2), False)])
+def test_arguments_that_do_not_fit_are_told(rig: Rig, args: tuple[int, ...], *, fit: bool) -> None:
+    """The lock takes them as they are; the actor would complain."""
+    actor = rig.actor(lambda _: None, actor_name="work", lock="until_executed")
+    explained = rig.unique.locks.explain(actor, *args)
+    assert explained.action == "enqueued"
+    assert ("Its arguments do not fit the actor" in explained.reason) is not fit
+
+
 def test_what_is_nearly_an_argument_goes_to_the_message(rig: Rig) -> None:
     """A parameter of the actor may be called as one of ours."""
     actor = rig.actor(lambda actor, digest: None, actor_name="play", lock="until_executed")

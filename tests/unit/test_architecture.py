@@ -162,7 +162,7 @@ class TestImports:
         """No test runner and no fake; of ours, what a user has, and two places that look into the store."""
         module = f"{PACKAGE}.testing"
 
-        assert ours(module) == {"errors", "glimpse", "middleware", "outcome", "store.clearing"}
+        assert ours(module) == {"errors", "glimpse", "middleware", "outcome", "signatures", "store.clearing"}
         assert others(module) - STANDARD == {"dramatiq"}
         assert ours(f"{PACKAGE}.glimpse") == {"parts", "store"}
 
@@ -193,8 +193,9 @@ class TestImports:
 
 STANDARD = {
     "abc",
-    "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib",
-    "importlib", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib", "queue", "random",
+    "ast", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum", "errno", "fnmatch", "functools",
+    "hashlib", "importlib", "inspect", "io", "itertools", "json", "logging", "math", "operator", "os", "pathlib",
+    "queue", "random",
     "re", "secrets", "socket", "sys", "threading", "time", "traceback", "types", "typing", "uuid", "weakref",
     "__future__",
     "argparse", "heapq", "shutil", "unicodedata", "urllib",

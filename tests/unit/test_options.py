@@ -19,7 +19,7 @@ from dramatiq import Actor, GenericActor, Message
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import Middleware
 
-from dramatiq_unique import InvalidLockOptions, LockType, UniqueMiddleware, outcome
+from dramatiq_unique import InvalidLockOptions, LockType, UniqueError, UniqueMiddleware, outcome
 from dramatiq_unique.lock_types import LOCK_TYPES, Until
 from dramatiq_unique.options import OPTION_NAMES, LockOptions, OptionRules
 from dramatiq_unique.strategies import Action, Conflict, strategy_table
@@ -150,6 +150,15 @@ def three(*_args: object) -> str:
     return "three"
 
 
+async def later(_: object) -> None:
+    """Be awaited by nobody."""
+
+
+def yields(_: object) -> Any:
+    """Be gone through by nobody."""
+    yield
+
+
 class TestAWrongOptionOnAnActor:
     """It is told at the declaration, and there is no such actor."""
 
@@ -209,6 +218,17 @@ class TestAWrongOptionOnAnActor:
 
         with pytest.raises(InvalidLockOptions, match=r"^actor 'export': option lock_limit "):
             declare(broker, lock_limit=0)
+
+    def test_an_option_that_cannot_even_be_shown_leaves_no_actor_without_its_lock(self, broker: StubBroker) -> None:
+        """Whatever is raised on the way, it reaches whoever declares the actor."""
+
+        class Unspeakable:
+            def __repr__(self) -> str:
+                raise RuntimeError("no")
+
+        with pytest.raises(UniqueError, match=r"^the options of actor 'export' could not be checked: RuntimeError"):
+            dramatiq.actor(broker=broker, actor_name="export", lock="until_executed", lock_ttl=Unspeakable())(print)
+        assert "export" not in broker.actors
 
 
 class TestAWrongOptionOnAMessage:
@@ -357,17 +377,41 @@ class TestAWrongOptionOnTheMiddleware:
             ("client", redis.asyncio.Redis(), "client must be a synchronous client such as redis.Redis, not Redis"),
             ("prefix", "", "prefix must be a string, not empty"),
             ("prefix", "{a}", "prefix must be a string, not empty, and without braces"),
+            ("client", redis.Redis, "client must be a synchronous client such as redis.Redis, not the class Redis"),
+            (
+                "client",
+                redis.Redis().pipeline(),
+                "client must be a synchronous client such as .*, not Pipeline",
+            ),
             ("lock_types", ["until_executed"], r"lock_types takes rows, LockType\(...\), not 'until_executed'"),
+            (
+                "lock_types",
+                LockType("mine", run=True),
+                r"lock_types takes a list of rows, .*, not LockType",
+            ),
+            ("lock_types", None, r"lock_types takes a list of rows, \[LockType\(...\)\], not None"),
+            ("lock_types", [LockType("mine", run=True)] * 2, "lock_types has 2 rows of the name 'mine'; keep one"),
+            ("strategies", {1: lambda _: None}, "strategies takes callables by name, and 1 is no name"),
+            ("strategies", {"": lambda _: None}, "strategies takes callables by name, and '' is no name"),
+            ("strategies", {"mine": lambda: None}, "strategy 'mine' must be a plain function that takes one argument"),
+            ("strategies", {"mine": later}, "strategy 'mine' must be a plain function that takes one argument"),
+            ("url", "redis://:p@ssw0rd#1@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
+            ("url", "redis://app:12345#67@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
+            ("url", "redis://:pass?word@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
+            ("url", "redis://:pass/word@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
+            ("url", "redis://localhost:6379/first", "url is no address of a Redis; .* the database is a number"),
+            ("url", "redis://localhost:6379/5?protocol=9", "url is no address of a Redis"),
             ("strategies", {"mine": "raise"}, "strategies takes callables by name, and 'mine' is 'raise'"),
             ("lease", 0.5, "lease must be at least 1 second, not 0.5"),
         ],
-        ids=["async-client", "no-prefix", "braces", "no-row", "no-callable", "short-lease"],
     )
     def test_what_would_fail_later_is_refused_at_once(self, argument: str, value: Any, text: str) -> None:
         """Nothing is discovered in production that could be told where the middleware is made."""
         arguments: dict[str, Any] = {argument: value}
-        with pytest.raises(InvalidLockOptions, match=f"^UniqueMiddleware: {text}"):
+        with pytest.raises(InvalidLockOptions, match=f"^UniqueMiddleware: {text}") as caught:
             UniqueMiddleware(**arguments)
+        assert "word" not in str(caught.value).replace("password", "")
+        assert "12345" not in str(caught.value)
 
     def test_client_and_url_contradict_each_other(self, memory: "redis.Redis") -> None:
         """One of them says where the locks are."""
@@ -375,6 +419,27 @@ class TestAWrongOptionOnTheMiddleware:
             InvalidLockOptions, match=r"^UniqueMiddleware: client and url do not go together; keep one$"
         ):
             UniqueMiddleware(memory, url="redis://127.0.0.1")
+
+    @pytest.mark.parametrize(
+        ("columns", "text"),
+        [
+            ({"name": "", "run": True}, "the name of a lock type must be a string, not empty; not ''"),
+            ({"name": 1, "run": True}, "the name of a lock type must be a string, not empty; not 1"),
+            ({"name": "mine", "queue": "end"}, "lock type 'mine': queue must be Until.START, Until.END, .*, not 'end'"),
+            ({"name": "mine", "queue": True}, "lock type 'mine': queue must be Until.START, Until.END, .*, not True"),
+            ({"name": "mine", "run": 1}, "lock type 'mine': run must be True or False, not 1"),
+        ],
+    )
+    def test_a_lock_type_that_cannot_be_read_is_refused(self, columns: dict[str, Any], text: str) -> None:
+        """Its messages would never run, and keep their locks."""
+        with pytest.raises(ValueError, match=text):
+            LockType(**columns)
+
+    @pytest.mark.parametrize("function", [None, 1, "x", lambda: None, later, yields])
+    def test_a_subscriber_that_would_hear_nothing_is_refused(self, memory: "redis.Redis", function: Any) -> None:
+        """It is told where it subscribes, and not once for each event."""
+        with pytest.raises(InvalidLockOptions, match=r"^UniqueMiddleware.subscribe takes a plain function of one arg"):
+            UniqueMiddleware(memory).subscribe(function)
 
     def test_a_lock_type_that_locks_nothing_is_refused(self) -> None:
         """A row takes the queue lock, the run lock, or both."""
@@ -686,6 +751,12 @@ class TestTheLockOfOneMessage:
         assert outcome(second).action == "discarded"
 
 
+def _pay(broker: StubBroker, options: Mapping[str, Any] | None = None, **methods: Any) -> dict[str, Any]:
+    """The body of a class-based actor."""
+    meta = type("Meta", (), {"broker": broker, "actor_name": "Pay", "lock": "until_executed", **(options or {})})
+    return {"Meta": meta, "perform": lambda _self, account: account, **methods}
+
+
 class TestAClassBasedActor:
     """Its methods may stand for callables."""
 
@@ -696,6 +767,21 @@ class TestAClassBasedActor:
 
         assert rules.for_actor(actor, {}).after_unlock is one
         assert rules.for_actor(actor, {"after_unlock": two}).after_unlock is two
+
+    @pytest.mark.parametrize("hook", [lambda _, __, ___: None, later, yields])
+    def test_a_method_after_unlock_that_is_no_hook_is_refused(self, broker: StubBroker, hook: Any) -> None:
+        """Dramatiq would only log any other error, and declare the actor without its lock."""
+        with pytest.raises(InvalidLockOptions, match=r"^actor 'Pay': option after_unlock "):
+            type("Pay", (GenericActor,), _pay(broker, after_unlock=hook))
+
+    def test_a_method_for_the_key_that_nobody_would_await_is_refused(self, broker: StubBroker) -> None:
+        """Each send would be told that a coroutine has no canonical form."""
+
+        async def key(_: object, account: object) -> object:
+            return account
+
+        with pytest.raises(InvalidLockOptions, match=r"^actor 'Pay': option lock_args_method must be a plain function"):
+            type("Pay", (GenericActor,), _pay(broker, {"lock_args_method": "key"}, key=key))
 
     def test_its_method_is_found_by_name(self) -> None:
         """`lock_args_method="key"`."""

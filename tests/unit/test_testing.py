@@ -113,6 +113,26 @@ class TestDisabled:
         assert test() is False
         assert unique.enabled
 
+    def test_a_function_that_runs_later_cannot_be_the_block(self, unique: UniqueMiddleware) -> None:
+        """The block would be over before it begins."""
+
+        async def later() -> None:
+            pass
+
+        with pytest.raises(UniqueError, match="runs later: use the block inside of it"):
+            disabled(unique)(later)
+
+    @pytest.mark.parametrize("ask", [disabled, enabled, free_everything])
+    def test_anything_else_than_the_middleware_is_refused(self, ask: Callable[[Any], object]) -> None:
+        """The broker, say."""
+        with pytest.raises(UniqueError, match=r"^pass the UniqueMiddleware, not 'broker'$"):
+            ask("broker")
+
+    def test_anything_else_than_an_actor_is_refused(self) -> None:
+        """Its name, say."""
+        with pytest.raises(UniqueError, match=r"^pass an actor, not 'welcome'$"):
+            assert_locked("welcome")  # type: ignore[arg-type]
+
     def test_what_was_locked_before_is_let_go_in_the_block(
         self, unique: UniqueMiddleware, broker: StubBroker, declare: Declare
     ) -> None:
