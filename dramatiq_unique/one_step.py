@@ -106,15 +106,14 @@ class OneStep:
         attempt.together = isinstance(answer, Taken | Kept | Replaced)
         return answer
 
-    def store(self, storing: Storing, body: bytes | None = None) -> object:
-        """Store a message as the broker does.
+    def store(self, storing: Storing, body: bytes) -> None:
+        """Store a message as the broker does, now that its ticket is settled.
 
         Arguments:
             storing: The message.
             body: It, encoded anew.
         """
-        args = storing.args if body is None else [*storing.args[:_BODY], body, *storing.args[_BODY + 1 :]]
-        return self._dispatch(keys=storing.keys, args=args)
+        self._dispatch(keys=storing.keys, args=[*storing.args[:_BODY], body, *storing.args[_BODY + 1 :]])
 
     def store_unless_there(self, storing: Storing, body: bytes) -> None:
         """Store it where nobody knows whether it was stored: twice in its queue, it would be run without a body.

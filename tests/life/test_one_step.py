@@ -110,6 +110,23 @@ class TestAnUnknownLayout:
         assert not unique.locks.one_step
         assert redis_client.llen("dramatiq:default") == 1
 
+    def test_it_falls_back_where_somebody_puts_something_in_its_way_later(self, redis_client: "redis.Redis") -> None:
+        """What was put there is called for each message that is stored, and locks are taken all the same."""
+        broker = RedisBroker(client=redis_client)
+        broker.add_middleware(UniqueMiddleware())
+        actor, stored = _actor(broker), []
+        actor.send_with_options(lock=None)
+        enqueue = broker.do_enqueue
+
+        def traced(*args: Any) -> None:
+            stored.append(args)
+            enqueue(*args)
+
+        vars(broker)["do_enqueue"] = traced
+        assert [outcome(actor.send()).action for _ in range(2)] == ["enqueued", "discarded"]
+        assert len(stored) == 1
+        assert redis_client.llen("dramatiq:default") == 2
+
 
 def _actor(broker: RedisBroker) -> Any:
     return dramatiq.actor(broker=broker, actor_name="work", lock="until_executed")(lambda: None)
