@@ -18,7 +18,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|dramatiq|redis)\..*"),  # what others document: the build needs no network
     ("py:class", r"dramatiq_unique\.(explaining\.Explaining|journal\.Journal)"),  # what the middleware gives to Locks
-    ("py:class", r"dramatiq_unique\.middleware\.Subscriber"),  # a type variable
+    ("py:class", r"dramatiq_unique\.(middleware\.Subscriber|testing\.Function)"),  # type variables
 ]
 
 html_theme = "furo"

@@ -152,6 +152,15 @@ class Holding:
 
         self._now_or_later(claim, keep, int((until_s - time.monotonic()) * 1000))
 
+    def waits_again(self, claim: Claim) -> None:
+        """Note that the job is over that had sent its own message again: that one waits now, and can be replaced."""
+        ticket = claim.ticket
+        self._now_or_later(
+            claim,
+            lambda: self._store.keep(ticket.digest, ticket.message_id, 0, waits_again=True),
+            claim.hold_ms(),
+        )
+
     def confirm(self, claim: Claim, replaced_id: str) -> None:
         """Note that a message which took the place of another is stored now."""
         ticket = claim.ticket

@@ -157,9 +157,12 @@ class Processing:
             message: The delivered message.
             exception: What it raised, if it did.
         """
-        self._parts.deliveries.body_ended()
         delivery = self._parts.deliveries.here(message.message_id)
+        sent_itself = delivery is not None and delivery.in_body and bool(delivery.requeued)
+        self._parts.deliveries.body_ended()
         if delivery is not None and delivery.claim is not None:
+            if sent_itself and delivery.queue_held:
+                self._parts.holding.waits_again(delivery.claim)
             # A job that sent its own message again goes on under its lock.
             succeeded = exception is None and not message.failed and not delivery.requeued
             self._parts.holding.let_go(

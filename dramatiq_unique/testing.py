@@ -30,6 +30,7 @@ from dramatiq_unique.store.clearing import clear
 
 
 __all__ = [
+    "Switch",
     "assert_enqueued",
     "assert_locked",
     "assert_not_locked",
@@ -67,7 +68,7 @@ def enabled(unique: UniqueMiddleware) -> Switch:
 
 
 class Switch(ContextDecorator):
-    """The middleware, switched on or off while a block or a function runs."""
+    """What :func:`disabled` and :func:`enabled` give: for a ``with`` statement, or to decorate a plain function."""
 
     def __init__(self, unique: UniqueMiddleware, *, on: bool) -> None:
         self._unique = _checked(unique)
@@ -82,6 +83,11 @@ class Switch(ContextDecorator):
         self._unique.enabled = self._before.pop()
 
     def __call__(self, function: Function) -> Function:
+        """Decorate a function.
+
+        Raises:
+            UniqueError: It is a coroutine or a generator function, which runs when the block is over.
+        """
         if not is_plain(function):
             raise UniqueError(f"a coroutine or generator, such as {function!r}, runs later: use the block inside of it")
         return super().__call__(function)

@@ -214,18 +214,20 @@ class RedisStore(Prefixed):
         except LockStoreUnavailable as exc:
             return exc
 
-    def keep(self, digest: str, message_id: str, hold_ms: int) -> bool:
+    def keep(self, digest: str, message_id: str, hold_ms: int, *, waits_again: bool = False) -> bool:
         """Keep the queue lock of a message that still has it, and note that it was seen.
 
         Arguments:
             digest: The digest of the lock.
             message_id: The message.
             hold_ms: For how long from now at least, in milliseconds; 0 only notes that it was seen.
+            waits_again: Whether its job is over that had sent it again, so that it waits, unless it has started since.
 
         Returns:
             Whether it still had it.
         """
-        return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], [message_id, "", hold_ms]))
+        args: list[str | int] = [message_id, "", hold_ms, int(waits_again)]
+        return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], args))
 
     def restore(self, digest: str, message_id: str, *, token: str, replaced_id: str = "") -> bool:
         """Undo what the enqueue of a message that was not stored did to the lock, and nothing that was done since.

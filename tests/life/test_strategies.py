@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import structlog
-from dramatiq.middleware import Middleware
+from dramatiq.middleware import CurrentMessage, Middleware
 
 from dramatiq_unique import DuplicateMessage, UniqueMiddleware, outcome
 from dramatiq_unique.strategies import Action, Conflict
@@ -272,6 +272,34 @@ def test_a_replaced_message_never_runs_under_any_lock(rig: Rig, lock: str) -> No
     assert ran == [2]
     rig.stop()
     assert rig.lock_keys("superseded") == []
+
+
+def test_a_job_that_sent_its_own_message_again_waits_like_any_other(rig: Rig) -> None:
+    """While it runs nobody may take its place; once it has run, its message waits, and a newer payload replaces it."""
+    gate, ran = Gate(), []
+
+    def work(number: int) -> None:
+        ran.append(number)
+        if number == 1:
+            blocker.send()
+            rig.broker.enqueue(CurrentMessage.get_current_message())
+            assert outcome(actor.send(2)).action == "discarded"
+        gate.arrive()
+
+    rig.broker.add_middleware(CurrentMessage())
+    actor = rig.actor(work, actor_name="work", lock="until_executed", on_conflict="replace", lock_args=[])
+    blocker = rig.actor(gate.arrive, actor_name="blocker")
+    actor.send(1)
+    rig.start(threads=1)
+    gate.wait_for_arrival()
+    gate.open()
+    gate.wait_for_arrival()
+    eventually(lambda: [holder.state for lock in rig.unique.locks.iter() for holder in lock.holders] == ["waiting"])
+    assert outcome(actor.send(3)).action == "replaced"
+    gate.open(2)
+    rig.join()
+    eventually(lambda: ran == [1, 3])
+    eventually(lambda: rig.lock_keys() == [])
 
 
 def test_replacing_leaves_what_runs_undisturbed(rig: Rig) -> None:
