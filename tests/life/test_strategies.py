@@ -282,7 +282,9 @@ def test_a_job_that_sent_its_own_message_again_waits_like_any_other(rig: Rig) ->
         ran.append(number)
         if number == 1:
             blocker.send()
-            rig.broker.enqueue(CurrentMessage.get_current_message())
+            own = CurrentMessage.get_current_message()
+            assert own is not None
+            rig.broker.enqueue(own)
             assert outcome(actor.send(2)).action == "discarded"
         gate.arrive()
 
