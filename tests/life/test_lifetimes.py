@@ -149,6 +149,6 @@ def _record(rig: Rig, kind: str = "queue") -> dict[str, int]:
     """Read the times of the only holder of the only lock of a kind."""
     [key] = rig.lock_keys(kind)
     [raw] = [value for field, value in rig.redis.hgetall(key).items() if field.startswith(b"o:")]
-    since, touched, deadline, _state, _token = raw.decode().split()
+    since, touched, deadline, *_ = raw.decode().split()
     since_ms = int(since)
     return {"since": since_ms, "touched": since_ms + int(touched), "deadline": since_ms + int(deadline)}

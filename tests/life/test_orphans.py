@@ -60,7 +60,8 @@ def test_a_message_that_exists_keeps_its_lock_and_is_not_asked_after_again_for_a
     assert outcome(actor.send()).holder_id == first.message_id
     asked = _calls(rig, "hexists")
     assert outcome(actor.send()).holder_id == first.message_id
-    assert _calls(rig, "hexists") == asked
+    after_itself = int(rig.unique.locks.one_step)  # A send in one step looks whether it was stored before.
+    assert _calls(rig, "hexists") == asked + after_itself
     rig.drain()
 
 

@@ -123,7 +123,7 @@ class Site:
         for key in self.redis.scan_iter(f"{PREFIX}:*:run"):
             raw = self.redis.hget(key, f"o:{message.message_id}")
             if raw is not None:
-                since, _touched, deadline, state, token = raw.decode().split(" ")
+                since, _touched, deadline, state, token = raw.decode().split(" ", 4)
                 since_ms = int(since)
                 return {"since_ms": since_ms, "deadline_ms": since_ms + int(deadline), "state": state, "token": token}
         return None
