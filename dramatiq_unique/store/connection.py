@@ -1,8 +1,9 @@
 """Which Redis holds the locks."""
 
 import os
+import socket
 from typing import Any, TypeGuard, cast
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -29,6 +30,9 @@ URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
 """The environment variable that names the Redis of the locks."""
 
 _ADDRESS = ("host", "port", "path", "db", "username", "credential_provider")
+_OBJECTS = frozenset({"retry", "retry_on_error", "credential_provider", "redis_connect_func", "command_packer"})
+"""Arguments of redis-py that no text of an address can be, though it takes it for one."""
+
 _ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)  # The second is none of the first.
 
 Client = redis.Redis
@@ -117,16 +121,17 @@ def dial(url: str, *, patience_s: float, cluster: bool = False) -> Client:
 
     Raises:
         ValueError: It is no address of a Redis, or one that redis-py would only find fault with when it connects.
+        redis.RedisError: The cluster cannot be reached, or refuses.
     """
+    waits: dict[str, Any] = {"socket_connect_timeout": patience_s, "socket_timeout": patience_s}
+    if cluster:
+        whole: Any = redis.RedisCluster.from_url(url, **waits)
+        return cast("Client", whole)
     try:
         _check_parts(urlsplit(url))
-        waits: dict[str, Any] = {"socket_connect_timeout": patience_s, "socket_timeout": patience_s}
-        if cluster:
-            whole: Any = redis.RedisCluster.from_url(url, **waits)
-            return cast("Client", whole)
         client = Client.from_url(url, retry=Retry(NoBackoff(), 0), **waits)
-        client.connection_pool.make_connection()  # Its arguments are looked at here; nothing is connected.
-    except (TypeError, ValueError, AttributeError, redis.ConnectionError):
+        _check_connection(client.connection_pool.make_connection())
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError, redis.RedisError):
         raise ValueError(NO_ADDRESS) from None
     return client
 
@@ -138,10 +143,27 @@ def _check_parts(parts: SplitResult) -> None:
         ValueError: The database is no number, for which it takes 0; or there is a part where no address has one: the
             rest of a password as a rule, whose beginning it takes for the host.
     """
-    if parts.scheme in ("redis", "rediss"):
-        database = parts.path.strip("/")
-        if (database and not database.isdecimal()) or parts.fragment or "@" in parts.query:
-            raise ValueError
+    database = parts.path.strip("/")
+    if parts.scheme == "unix":
+        misread = ":" in parts.netloc and "@" not in parts.netloc  # The path is that of a socket.
+    else:
+        misread = bool(database) and not database.isdecimal()
+    if misread or parts.fragment or "@" in parts.query or not _OBJECTS.isdisjoint(parse_qs(parts.query)):
+        raise ValueError
+
+
+def _check_connection(connection: Any) -> None:
+    """Refuse what redis-py would only find fault with when it connects; its own arguments it has looked at.
+
+    Raises:
+        LookupError: There is no such encoding.
+        ValueError: No socket can wait for so long.
+        OverflowError: The same.
+    """
+    connection.encoder.encode("")
+    with socket.socket() as unconnected:
+        unconnected.settimeout(connection.socket_timeout)
+        unconnected.settimeout(connection.socket_connect_timeout)
 
 
 def errors_of(client: Any) -> tuple[type[Exception], ...]:

@@ -396,6 +396,10 @@ class TestPasswords:
             "redis://:top@s3cret?x@localhost:1/5",
             "redis://:s3cret/x@localhost:1/5",
             "redis://:s3cret@localhost:1/5?protocol=9",
+            "rediss://:s3cret@localhost:1/5?ssl_cert_reqs=some",
+            "redis://:s3cret@localhost:1/5?socket_timeout=-1",
+            "redis://:s3cret@localhost:1/5?retry=3",
+            "unix://:s3cret/x@/run/redis.sock",
         ],
     )
     def test_not_even_a_part_of_one_that_is_written_wrongly(self, url: str) -> None:

@@ -401,6 +401,13 @@ class TestAWrongOptionOnTheMiddleware:
             ("url", "redis://:pass/word@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
             ("url", "redis://localhost:6379/first", "url is no address of a Redis; .* the database is a number"),
             ("url", "redis://localhost:6379/5?protocol=9", "url is no address of a Redis"),
+            ("url", "rediss://localhost:6379/5?ssl_cert_reqs=some", "url is no address of a Redis"),
+            ("url", "redis://localhost:6379/5?socket_timeout=-1", "url is no address of a Redis"),
+            ("url", "redis://localhost:6379/5?encoding=none", "url is no address of a Redis"),
+            ("url", "redis://localhost:6379/5?retry=3", "url is no address of a Redis"),
+            ("url", "unix://:p@ssword#1@/run/redis.sock", "url is no address of a Redis; .* percent-encoded"),
+            ("url", "unix://app:12345/x@/run/redis.sock", "url is no address of a Redis; .* percent-encoded"),
+            ("url", "unix://app:12345?x@/run/redis.sock", "url is no address of a Redis; .* percent-encoded"),
             ("strategies", {"mine": "raise"}, "strategies takes callables by name, and 'mine' is 'raise'"),
             ("lease", 0.5, "lease must be at least 1 second, not 0.5"),
         ],
@@ -412,6 +419,21 @@ class TestAWrongOptionOnTheMiddleware:
             UniqueMiddleware(**arguments)
         assert "word" not in str(caught.value).replace("password", "")
         assert "12345" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "redis://:p%23ss%3Fw%2Frd@localhost:6379/5",
+            "redis://:p@ss@[::1]:6379",
+            "redis://localhost?db=5&protocol=3&socket_timeout=0.5",
+            "rediss://localhost:6379/5?ssl_cert_reqs=none",
+            "unix:///run/a@redis.sock?db=5",
+            "unix://app:12345@/run/redis.sock",
+        ],
+    )
+    def test_an_address_that_the_driver_understands_as_it_is_meant_is_taken(self, url: str) -> None:
+        """With a password in it that is percent-encoded, or a socket."""
+        UniqueMiddleware(url=url)
 
     def test_client_and_url_contradict_each_other(self, memory: "redis.Redis") -> None:
         """One of them says where the locks are."""
