@@ -84,4 +84,8 @@ def as_ours(error: Exception, doing: str) -> UniqueError:
         error: What was raised.
         doing: What could not be done, to which message and actor.
     """
-    return UniqueError(f"{doing}: {type(error).__name__}: {error}")
+    try:
+        text = f": {error}"
+    except Exception:  # noqa: BLE001 - whatever its own code raises here would be swallowed in its place
+        text = ""
+    return UniqueError(f"{doing}: {type(error).__name__}{text}")

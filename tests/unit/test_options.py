@@ -226,7 +226,20 @@ class TestAWrongOptionOnAnActor:
             def __repr__(self) -> str:
                 raise RuntimeError("no")
 
-        with pytest.raises(UniqueError, match=r"^the options of actor 'export' could not be checked: RuntimeError"):
+        with pytest.raises(UniqueError, match=r"^the options of actor 'export' could not be checked: RuntimeError: no"):
+            dramatiq.actor(broker=broker, actor_name="export", lock="until_executed", lock_ttl=Unspeakable())(print)
+        assert "export" not in broker.actors
+
+    def test_nor_does_an_error_that_cannot_be_shown(self, broker: StubBroker) -> None:
+        """Its type is told."""
+
+        class Unspeakable(Exception):
+            def __repr__(self) -> str:
+                raise self
+
+            __str__ = __repr__
+
+        with pytest.raises(UniqueError, match=r"^the options of actor 'export' could not be checked: Unspeakable"):
             dramatiq.actor(broker=broker, actor_name="export", lock="until_executed", lock_ttl=Unspeakable())(print)
         assert "export" not in broker.actors
 
