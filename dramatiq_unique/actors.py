@@ -12,13 +12,10 @@ from typing import Any
 
 from dramatiq import GenericActor
 
-from dramatiq_unique.signatures import takes
+from dramatiq_unique.signatures import calls_of, takes_all
 
 
 __all__ = ["ActorView"]
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -114,19 +111,8 @@ class ActorView:
         return {parameter.name: parameter.default for parameter in parameters}, required if plain else math.inf
 
     def can_be_given_to(self, function: Callable[..., Any]) -> bool:
-        """Tell whether a function takes what the actor takes, as far as their signatures say."""
-        if self.signature is None:
-            return True
-        positional: list[None] = []
-        keywords: dict[str, None] = {}
-        for parameter in self.signature.parameters.values():
-            if parameter.default is not parameter.empty or parameter.kind in _VARIADIC:
-                continue
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                keywords[parameter.name] = None
-            else:
-                positional.append(None)
-        return takes(function, *positional, **keywords)
+        """Tell whether a function takes what the actor takes, as far as their signatures say (:func:`calls_of`)."""
+        return self.signature is None or takes_all(function, calls_of(self.signature))
 
     def is_default(self, name: str, value: object) -> bool:
         """Tell whether a bound argument is the very default of its parameter."""

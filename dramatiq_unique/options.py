@@ -242,5 +242,8 @@ def _fit_callable(value: object, actor: ActorFacts) -> object:
     if value is not None and function is None:
         raise ValueError(f"names {value!r}, which is no method of a class-based actor")
     if callable(function) and not actor.can_be_given_to(function):
-        raise ValueError("is called with the actor's arguments, and cannot take them")
+        raise ValueError(
+            "is called as the actor is, and cannot take each call that the actor takes with the parameters "
+            f"{', '.join(map(repr, actor.parameters or ())) or '(none)'}; give it the same, or *args and **kwargs"
+        )
     return plain(function)

@@ -275,7 +275,7 @@ class TestTheSame:
                 "6b020bef92a37d5b07a589a22f9cf24a43c44370",
             ),
             (
-                lambda: digest(export, "acme", _options={"lock_args_method": lambda _: 7}),
+                lambda: digest(export, "acme", _options={"lock_args_method": lambda *_, **__: 7}),
                 "d89b5d8c6e5f0a4f390ab27b053da7a34d0e79c6",
             ),
             (lambda: digest(anything, 1, 2, three=3), "cb80f5fd23147dd6ac33330bfdccf9fe3abe46d1"),
@@ -416,7 +416,7 @@ class TestLockArgsMethod:
     def test_what_it_returns_counts_and_nothing_else(self) -> None:
         """Two messages with one key are the same."""
 
-        def domain(address: str) -> str:
+        def domain(address: str, *_: object, **__: object) -> str:
             return address.rpartition("@")[2]
 
         options = {"lock_args_method": domain}
@@ -431,11 +431,11 @@ class TestLockArgsMethod:
     @pytest.mark.parametrize("key", [0, "", False, [], {}, 0.0])
     def test_an_empty_key_is_a_key(self, key: object) -> None:
         """Only `None` is none."""
-        assert digest(export, 1, _options={"lock_args_method": lambda *_: key})
+        assert digest(export, 1, _options={"lock_args_method": lambda *_, **__: key})
 
     def test_a_key_is_not_taken_for_arguments(self) -> None:
         """A key that looks like the arguments of another message locks nothing of its."""
-        by_key = {"lock_args_method": lambda tenant: {"tenant": tenant, "customer": None, "full": False}}
+        by_key = {"lock_args_method": lambda tenant, *_, **__: {"tenant": tenant, "customer": None, "full": False}}
 
         assert digest(export, 1, _options=by_key) != digest(export, 1)
 
@@ -462,7 +462,7 @@ class TestLockArgsMethod:
     def test_it_that_raises_is_named(self, broker: StubBroker) -> None:
         """An error of the user's own code is told as the cause; nothing is enqueued."""
 
-        def key_of_export(tenant: str) -> str:
+        def key_of_export(tenant: str, *_: object, **__: object) -> str:
             raise KeyError(tenant)
 
         actor = dramatiq.actor(broker=broker, lock="until_executed", lock_args_method=key_of_export)(export)
@@ -479,7 +479,7 @@ class TestLockArgsMethod:
     def test_it_that_returns_none_is_named(self, broker: StubBroker) -> None:
         """A forgotten `return` would be one lock for every message."""
 
-        def key_of_export(tenant: str) -> None: ...
+        def key_of_export(tenant: str, *_: object, **__: object) -> None: ...
 
         actor = dramatiq.actor(broker=broker, lock="until_executed", lock_args_method=key_of_export)(export)
 
@@ -494,7 +494,7 @@ class TestLockArgsMethod:
     def test_it_that_returns_what_has_no_canonical_form_is_told(self) -> None:
         """What counts has to be told from another."""
         with pytest.raises(InvalidLockOptions, match="what lock_args_method returned has no canonical form") as raised:
-            digest(export, 1, _options={"lock_args_method": lambda *_: Secret()})
+            digest(export, 1, _options={"lock_args_method": lambda *_, **__: Secret()})
 
         assert "hunter2" not in whole_text(raised.value)
 

@@ -4,6 +4,7 @@ A wrong option is told where it is written: at the actor's declaration, when the
 that carries it. The text names the actor (or the message, or the middleware) and the option, and says what is right.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -218,6 +219,46 @@ class TestAWrongOptionOnAnActor:
 
         with pytest.raises(InvalidLockOptions, match=r"^actor 'export': option lock_limit "):
             declare(broker, lock_limit=0)
+
+    @pytest.mark.parametrize("option", ["lock_args_method", "lock_ttl"])
+    @pytest.mark.parametrize(
+        ("takes", "function", "fits"),
+        [
+            (lambda a, b=1: None, lambda a, b: 7, False),
+            (lambda a, b=1: None, lambda a: 7, False),
+            (lambda a, b=1: None, lambda a, *_: 7, False),
+            (lambda a, b=1: None, lambda a, **_: 7, False),
+            (lambda a, b=1: None, lambda x, y=1: 7, False),
+            (lambda a, b=1: None, lambda a, *, b=1: 7, False),
+            (lambda a, b=1, c=2: None, lambda a, c=2, b=1: 7, False),
+            (lambda a, b=1: None, lambda x, b=1: 7, True),
+            (lambda a, b=1: None, lambda a, *_, **__: 7, True),
+            (lambda a, b=1: None, lambda *_, **__: 7, True),
+            (lambda a, *, b: None, lambda a: 7, False),
+            (lambda a, *, b: None, lambda x, *, b: 7, True),
+            (lambda a, *, b=1: None, lambda a: 7, False),
+            (lambda a, *, b=1: None, lambda a, **_: 7, True),
+            (lambda a, b=1, /: None, lambda x, y=1, /: 7, True),
+            (lambda a: None, len, True),
+            (lambda a: None, lambda: 7, False),
+            (lambda: None, lambda: 7, True),
+            (lambda a, *_, **__: None, lambda a: 7, True),
+        ],
+        ids=lambda value: str(inspect.signature(value)) if callable(value) else None,
+    )
+    def test_a_function_of_the_arguments_takes_each_call_that_the_actor_takes(
+        self, broker: StubBroker, option: str, takes: Any, function: Any, *, fits: bool
+    ) -> None:
+        """Else a send would be told one day; what has no default may have another name, since it is given by place."""
+        if fits:
+            declare(broker, takes, actor_name="export", lock="until_executed", **{option: function})
+            return
+        with pytest.raises(
+            InvalidLockOptions,
+            match=rf"^actor 'export': option {option} is called .* the parameters 'a'.*; give it the same, or ",
+        ):
+            declare(broker, takes, actor_name="export", lock="until_executed", **{option: function})
+        assert "export" not in broker.actors
 
     def test_an_option_that_cannot_even_be_shown_leaves_no_actor_without_its_lock(self, broker: StubBroker) -> None:
         """Whatever is raised on the way, it reaches whoever declares the actor."""
@@ -489,7 +530,7 @@ class TestTheLifeOfALock:
 
     @pytest.mark.parametrize(
         "ttl",
-        [10, 10.0, timedelta(seconds=10), lambda _tenant, _customer: 10, lambda *_: timedelta(seconds=10)],
+        [10, 10.0, timedelta(seconds=10), lambda *_, **__: 10, lambda *_, **__: timedelta(seconds=10)],
         ids=["int", "float", "timedelta", "callable", "callable giving a timedelta"],
     )
     def test_is_given_in_any_form(self, broker: StubBroker, memory: "redis.Redis", ttl: object) -> None:
@@ -500,7 +541,7 @@ class TestTheLifeOfALock:
 
     def test_may_depend_on_the_arguments(self, broker: StubBroker, memory: "redis.Redis") -> None:
         """A callable is called like the actor."""
-        actor = declare(broker, lock="until_executed", lock_ttl=lambda _tenant, customer: customer)
+        actor = declare(broker, lock="until_executed", lock_ttl=lambda _tenant, customer, **_: customer)
 
         message = actor.send("acme", customer=7)
 
@@ -527,7 +568,7 @@ class TestTheLifeOfALock:
         self, broker: StubBroker, memory: "redis.Redis", given: object, text: str
     ) -> None:
         """What a callable gives is checked like what is written down; nothing is enqueued or locked."""
-        actor = declare(broker, lock="until_executed", lock_ttl=lambda *_: given)
+        actor = declare(broker, lock="until_executed", lock_ttl=lambda *_, **__: given)
 
         with pytest.raises(
             InvalidLockOptions, match="of actor 'export': the lock_ttl callable returned .*; it " + text
@@ -539,7 +580,7 @@ class TestTheLifeOfALock:
 
     def test_is_refused_where_a_callable_raises(self, broker: StubBroker, memory: "redis.Redis") -> None:
         """The callable's own error is the cause."""
-        actor = declare(broker, lock="until_executed", lock_ttl=lambda tenant, customer: tenant + customer)
+        actor = declare(broker, lock="until_executed", lock_ttl=lambda tenant, customer, **_: tenant + customer)
 
         with pytest.raises(InvalidLockOptions, match="'export': the lock_ttl callable raised TypeError") as raised:
             actor.send("acme", 1)
