@@ -59,7 +59,7 @@ class Settings:
             InvalidLockOptions: One of them is wrong.
         """
         _check_connection(client, url)
-        _check_lock_types(lock_types)
+        rows = _rows(lock_types)
         _check_strategies(strategies)
         if not isinstance(enabled, bool):
             raise _wrong(f"enabled must be True or False, not {enabled!r}")
@@ -75,7 +75,7 @@ class Settings:
             lease_ms=_lease_ms(lease),
             without_store=on_store_error == "ignore",
             strategies=table,
-            rules=OptionRules((*LOCK_TYPES, *lock_types), table, defaults),
+            rules=OptionRules((*LOCK_TYPES, *rows), table, defaults),
         )
 
 
@@ -90,15 +90,19 @@ def _check_connection(client: object, url: object) -> None:
         raise _wrong(f"url {NO_ADDRESS}")
 
 
-def _check_lock_types(lock_types: object) -> None:
-    if not isinstance(lock_types, list | tuple | set | frozenset):
-        raise _wrong(f"lock_types takes a list of rows, [LockType(...)], not {lock_types!r}")
-    for row in lock_types:
-        if not isinstance(row, LockType):
-            raise _wrong(f"lock_types takes rows, LockType(...), not {row!r}")
-    for name, rows in Counter(row.name for row in lock_types).items():
-        if rows > 1:
-            raise _wrong(f"lock_types has {rows} rows of the name {name!r}; keep one")
+def _rows(lock_types: Iterable[object]) -> tuple[LockType, ...]:
+    try:
+        given = tuple(lock_types)
+    except TypeError:
+        raise _wrong(f"lock_types takes a list of rows, [LockType(...)], not {lock_types!r}") from None
+    rows = tuple(row for row in given if isinstance(row, LockType))
+    if len(rows) < len(given):
+        wrong = next(row for row in given if not isinstance(row, LockType))
+        raise _wrong(f"lock_types takes rows, LockType(...), not {wrong!r}")
+    for name, count in Counter(row.name for row in rows).items():
+        if count > 1:
+            raise _wrong(f"lock_types has {count} rows of the name {name!r}; keep one")
+    return rows
 
 
 def _check_strategies(strategies: object) -> None:
@@ -109,7 +113,7 @@ def _check_strategies(strategies: object) -> None:
             raise _wrong(f"strategies takes callables by name, and {name!r} is no name")
         if not callable(strategy):
             raise _wrong(f"strategies takes callables by name, and {name!r} is {strategy!r}")
-        if not takes(strategy, None) or not is_plain(strategy):
+        if not takes(strategy, None) or not is_plain(strategy) or isinstance(strategy, type):
             raise _wrong(f"strategy {name!r} must be a plain function that takes one argument, the conflict")
 
 

@@ -438,6 +438,7 @@ class TestAWrongOptionOnTheMiddleware:
                 "client must be a synchronous client such as .*, not Pipeline",
             ),
             ("lock_types", ["until_executed"], r"lock_types takes rows, LockType\(...\), not 'until_executed'"),
+            ("lock_types", {"mine": LockType("mine", run=True)}, r"lock_types takes rows, .*, not 'mine'"),
             (
                 "lock_types",
                 LockType("mine", run=True),
@@ -448,6 +449,7 @@ class TestAWrongOptionOnTheMiddleware:
             ("strategies", {1: lambda _: None}, "strategies takes callables by name, and 1 is no name"),
             ("strategies", {"": lambda _: None}, "strategies takes callables by name, and '' is no name"),
             ("strategies", {"mine": lambda: None}, "strategy 'mine' must be a plain function that takes one argument"),
+            ("strategies", {"mine": list}, "strategy 'mine' must be a plain function that takes one argument"),
             ("strategies", {"mine": later}, "strategy 'mine' must be a plain function that takes one argument"),
             ("url", "redis://:p@ssw0rd#1@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
             ("url", "redis://app:12345#67@localhost:6379/5", "url is no address of a Redis; .* percent-encoded"),
@@ -510,6 +512,13 @@ class TestAWrongOptionOnTheMiddleware:
         """Its messages would never run, and keep their locks."""
         with pytest.raises(ValueError, match=text):
             LockType(**columns)
+
+    def test_rows_may_come_from_anything_that_gives_them(self, memory: "redis.Redis") -> None:
+        """Any iterable of them, as the type says."""
+        broker = StubBroker()
+        broker.add_middleware(UniqueMiddleware(memory, lock_types=iter([LockType("mine", run=True)])))
+
+        declare(broker, lock="mine")
 
     @pytest.mark.parametrize("function", [None, 1, "x", lambda: None, later, yields])
     def test_a_subscriber_that_would_hear_nothing_is_refused(self, memory: "redis.Redis", function: Any) -> None:
