@@ -15,18 +15,17 @@ with every broker and every Redis that the middleware works with, fakeredis amon
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ContextDecorator
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec
 
+import dramatiq.broker
 from dramatiq import Actor, Message
 
 from dramatiq_unique.errors import UniqueError
 from dramatiq_unique.glimpse import Glimpse
 from dramatiq_unique.middleware import UniqueMiddleware
 from dramatiq_unique.outcome import Outcome, outcome
-from dramatiq_unique.signatures import is_plain
 from dramatiq_unique.store.clearing import clear
+from dramatiq_unique.switch import Switch, checked
 
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 Refusal = Literal["discarded", "rejected", "rescheduled"]
 
@@ -65,32 +63,6 @@ def enabled(unique: UniqueMiddleware) -> Switch:
         unique: The middleware.
     """
     return Switch(unique, on=True)
-
-
-class Switch(ContextDecorator):
-    """What :func:`disabled` and :func:`enabled` give: for a ``with`` statement, or to decorate a plain function."""
-
-    def __init__(self, unique: UniqueMiddleware, *, on: bool) -> None:
-        self._unique = _checked(unique)
-        self._on = on
-        self._before: list[bool] = []
-
-    def __enter__(self) -> None:
-        self._before.append(self._unique.enabled)
-        self._unique.enabled = self._on
-
-    def __exit__(self, *_: object) -> None:
-        self._unique.enabled = self._before.pop()
-
-    def __call__(self, function: Function) -> Function:
-        """Decorate a function.
-
-        Raises:
-            UniqueError: It is a coroutine or a generator function, which runs when the block is over.
-        """
-        if not is_plain(function):
-            raise UniqueError(f"a coroutine or generator, such as {function!r}, runs later: use the block inside of it")
-        return super().__call__(function)
 
 
 def assert_locked(actor: Actor[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -151,10 +123,11 @@ def assert_refused(message: Message[Any], action: Refusal = "discarded", *, by: 
         by: The message that should have been in the way; whichever it was by default.
 
     Raises:
-        AssertionError: Something else became of it, or another message was in the way.
+        AssertionError: Something else became of it, or another message was in the way; or it does not know, as for
+            :func:`assert_enqueued`.
     """
     __tracebackhide__ = True
-    found = outcome(message)
+    found = _outcome(message)
     if found.action != action:
         raise AssertionError(f"{_name(message)} was not {action} but {_told(found)}")
     if by is not None and found.holder_id != by.message_id:
@@ -166,15 +139,16 @@ def assert_enqueued(message: Message[Any], *, in_place_of: Message[Any] | None =
 
     Arguments:
         message: What ``send`` or ``broker.enqueue`` returned. What was passed to ``broker.enqueue``, and the messages
-            that a group was made of, do not know what became of them, and look like messages without a lock.
+            that a group was made of, do not know what became of them.
         in_place_of: The message whose place it should have taken (``on_conflict="replace"``); by default it does not
             matter whether it took one.
 
     Raises:
-        AssertionError: Something else became of it, or it did not take that place.
+        AssertionError: Something else became of it, or it did not take that place. Or it does not know, although its
+            actor on Dramatiq's global broker has a lock, so that this could never fail.
     """
     __tracebackhide__ = True
-    found = outcome(message)
+    found = _outcome(message)
     if found.action not in ("enqueued", "replaced"):
         raise AssertionError(f"{_name(message)} was not enqueued but {_told(found)}")
     if in_place_of is not None and (found.action, found.holder_id) != ("replaced", in_place_of.message_id):
@@ -197,16 +171,10 @@ def free_everything(unique: UniqueMiddleware) -> int:
         LockStoreUnavailable: Redis cannot be reached, or refuses.
         UniqueError: The middleware has met no broker yet.
     """
-    broker = _checked(unique)._met_last()  # noqa: SLF001 - of one package
+    broker = checked(unique)._met_last()  # noqa: SLF001 - of one package
     if broker is None:
         raise UniqueError("free_everything: add the middleware to a broker first, and declare an actor there")
     return clear(unique._on(broker).parts.store)  # noqa: SLF001 - of one package
-
-
-def _checked(unique: UniqueMiddleware) -> UniqueMiddleware:
-    if not isinstance(unique, UniqueMiddleware):
-        raise UniqueError(f"pass the UniqueMiddleware, not {unique!r}")
-    return unique
 
 
 def _unique_on(actor: Actor[Any, Any]) -> UniqueMiddleware:
@@ -223,6 +191,21 @@ def _look(unique: UniqueMiddleware, actor: Actor[Any, Any], message: Message[Any
     found = Glimpse.of(message, unique._on(actor.broker).parts)  # noqa: SLF001 - of one package
     if found is None:
         raise AssertionError(f"{message} asks for no lock: actor {actor.actor_name!r} has no lock=")
+    return found
+
+
+def _outcome(message: Message[Any]) -> Outcome:
+    """Say what became of a message, unless it cannot know."""
+    __tracebackhide__ = True
+    found, broker = outcome(message), dramatiq.broker.global_broker
+    if found.digest is None and broker is not None and message.actor_name in broker.actors:
+        unique = next((m for m in broker.middleware if isinstance(m, UniqueMiddleware)), None)
+        if unique is not None and unique.enabled and Glimpse.of(message, unique._on(broker).parts):  # noqa: SLF001 - of one package
+            raise AssertionError(
+                f"{_name(message)} does not know what became of it: pass what send or broker.enqueue returned, and not "
+                "what was passed to it or made a group of; one that was sent with the locks disabled knows only while "
+                "they are"
+            )
     return found
 
 

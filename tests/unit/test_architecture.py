@@ -136,7 +136,7 @@ class TestImports:
         """It joins the others; only the package itself offers it, and helpers for tests take it."""
         knowing = {module for module in MODULES if f"{PACKAGE}.middleware" in IMPORTS[module]}
 
-        assert knowing == {PACKAGE, f"{PACKAGE}.testing"}
+        assert knowing == {PACKAGE, f"{PACKAGE}.testing", f"{PACKAGE}.switch"}
 
     def test_metrics_know_events_only(self) -> None:
         """Neither Redis nor Dramatiq: what is counted costs no round trip. The client is imported here alone."""
@@ -162,7 +162,7 @@ class TestImports:
         """No test runner and no fake; of ours, what a user has, and two places that look into the store."""
         module = f"{PACKAGE}.testing"
 
-        assert ours(module) == {"errors", "glimpse", "middleware", "outcome", "signatures", "store.clearing"}
+        assert ours(module) == {"errors", "glimpse", "middleware", "outcome", "store.clearing", "switch"}
         assert others(module) - STANDARD == {"dramatiq"}
         assert ours(f"{PACKAGE}.glimpse") == {"parts", "store"}
 

@@ -374,6 +374,49 @@ class TestAssertEnqueued:
         """Nothing was in its way."""
         assert_enqueued(declare().send("acme"))
 
+    @pytest.mark.parametrize("check", [assert_enqueued, assert_refused])
+    def test_one_that_does_not_know_fails(
+        self, broker: StubBroker, declare: Declare, monkeypatch: pytest.MonkeyPatch, check: Callable[[Any], None]
+    ) -> None:
+        """The messages of a group, one that was never sent: otherwise the assertion could not fail."""
+        monkeypatch.setattr(dramatiq.broker, "global_broker", broker)
+        export = declare(lock="until_executed")
+        own = export.message("acme")
+        never = export.message("globex")
+        members = dramatiq.group([export.message("acme"), export.message("acme")], broker=broker)
+        broker.enqueue(own)
+        for member in members.run().children:
+            with pytest.raises(AssertionError, match=r"^message .* does not know what became of it: pass what send or"):
+                check(member)
+        for message in (own, never):
+            with pytest.raises(AssertionError, match=r"^message .* does not know what became of it: pass what send or"):
+                check(message)
+
+    @pytest.mark.parametrize("lock", ["while_executing", "until_expired", "until_and_while_executing"])
+    def test_one_that_was_sent_knows(
+        self, broker: StubBroker, declare: Declare, monkeypatch: pytest.MonkeyPatch, lock: str
+    ) -> None:
+        """Whenever its lock is taken, and though it wants none."""
+        monkeypatch.setattr(dramatiq.broker, "global_broker", broker)
+        export = declare(lock=lock, lock_ttl=60)
+
+        assert_enqueued(export.send("acme"))
+        assert_enqueued(export.send_with_options(args=("acme",), lock=None))
+        assert_enqueued(declare(actor_name="import").send("acme"))
+
+    def test_one_that_was_sent_with_the_locks_disabled_passes_where_they_are(
+        self, unique: UniqueMiddleware, broker: StubBroker, declare: Declare, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing was in its way; later, nobody can tell it from one that does not know."""
+        monkeypatch.setattr(dramatiq.broker, "global_broker", broker)
+        export = declare(lock="until_executed")
+
+        with disabled(unique):
+            assert_enqueued(sent := export.send("acme"))
+
+        with pytest.raises(AssertionError, match=r"with the locks disabled knows only while they are$"):
+            assert_enqueued(sent)
+
     def test_one_that_took_a_place_passes(self, declare: Declare) -> None:
         """It is in the queue; whose place it took can be asked."""
         export = declare(lock="until_executed", on_conflict="replace")
