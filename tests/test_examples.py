@@ -1,6 +1,7 @@
 """What `examples/` shows is so: every file runs, with the server at hand and without one."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tests.servers import executables, skip_or_fail
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+DOCS = EXAMPLES.parent / "docs"
 MODULES = {"setting.py", "demo_actors.py"}
 DECISIVE = {
     "collapse_burst.py": "11 changes, 2 runs",
@@ -47,6 +49,12 @@ def _nothing_set_up() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "DRAMATIQ_UNIQUE_URL"}
 
 
+def visible(page: str) -> str:
+    """Copy the Python blocks of a page that a reader sees."""
+    shown = re.sub(r"<!---.*?--->", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", shown, flags=re.DOTALL | re.MULTILINE))
+
+
 def test_no_example_is_forgotten() -> None:
     """A file in `examples/` is a module of another one, is tested by pytest, or has a line that decides."""
     files = {path.name for path in EXAMPLES.glob("*.py")}
@@ -74,6 +82,31 @@ def test_the_tests_to_copy_pass() -> None:
     done = run("-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(EXAMPLES / "test_your_actors.py"))
     assert done.returncode == 0, done.stdout
     assert "8 passed" in done.stdout
+
+
+def test_the_tutorial_can_be_pasted_into_a_session() -> None:
+    """Block by block, as it says; its last one is a program of its own, that needs a server."""
+    session, end = visible("tutorial.md").rsplit("import dramatiq\n", 1)
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"],
+        input=session,
+        env=_nothing_set_up(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert "RedisBroker" in end
+    assert "Error" not in done.stderr
+    assert "held by message" in done.stdout
+
+
+def test_the_page_about_tests_can_be_copied_as_one_file(tmp_path: Path) -> None:
+    """What a reader does not see is not needed."""
+    copied = tmp_path / "test_mine.py"
+    copied.write_text("import os\nos.environ['APP_ENV'] = 'test'\n" + visible("how-to/test-your-actors.md"))
+    done = run("-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(copied))
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_demo_fails_where_a_lock_does_not_keep_its_promise() -> None:
