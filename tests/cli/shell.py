@@ -122,6 +122,17 @@ class Terminal:
         """Do what a terminal does at Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
 
+    def end_by_interrupt(self) -> int:
+        """Press Ctrl-C as somebody does who sees a question, again if nothing happens, and give the exit code.
+
+        A signal that comes in the moment before Python begins to read is only looked at when it has read.
+        """
+        while self._process.poll() is None:
+            self.interrupt()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+        return self.end()
+
     def end(self, within_s: float = 30) -> int:
         """Wait until it ends, and give its exit code."""
         deadline_s = time.monotonic() + within_s

@@ -82,6 +82,15 @@ class TestNothingByAccident:
             assert ended.complaint.startswith("nothing was released: there is no terminal to ask on; say --yes")
         assert shop.holders() == {message_id}
 
+    @pytest.mark.parametrize("arguments", [(), ("a", "b"), ("--kwargs", "{}")])
+    def test_without_a_terminal_a_missing_target_is_told_first(
+        self, command: Command, arguments: tuple[str, ...]
+    ) -> None:
+        """Else whoever says --yes then is told only after it."""
+        ended = command("release", *arguments)
+        assert ended.code == 2
+        assert ended.complaint.startswith("name one digest, or an actor and its arguments")
+
     @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("YES\n", 0), ("\n", 1), ("no\n", 1), ("yep\n", 1)])
     def test_on_a_terminal_it_asks(self, shop: Shop, server: RedisServer | GivenRedis, answer: str, code: int) -> None:
         """And says what it means; only yes is yes."""
@@ -108,8 +117,7 @@ class TestNothingByAccident:
         digest, message_id = shop.send(7)
         with terminal(server.url, "release", digest) as shown:
             shown.wait_for("[y/N] ")
-            shown.interrupt()
-            assert shown.end() == 130
+            assert shown.end_by_interrupt() == 130
         assert "interrupted; nothing was released" in shown.shown
         assert shop.holders() == {message_id}
 
