@@ -73,15 +73,18 @@ class Explaining:
             LockStoreUnavailable: The store cannot be reached.
             UniqueError: A key of its locks cannot be read.
         """
+        explained = self._by_its_lock(message)
+        if self._parts.claims.fits(message):
+            return explained
+        return replace(explained, reason=f"{explained.reason} Its arguments do not fit the actor, so a run would fail.")
+
+    def _by_its_lock(self, message: Message[Any]) -> Explanation:
         if not self._enabled:
             return _unlocked(message, "UniqueMiddleware(enabled=False) locks nothing")
         claim = self._claim(message)
         if claim is None:
             return _unlocked(message, f"actor {message.actor_name!r} has no lock")
-        explained = self._explained(claim, self._lookups.look(claim.ticket.digest).checked())
-        if self._parts.claims.fits(message):
-            return explained
-        return replace(explained, reason=f"{explained.reason} Its arguments do not fit the actor, so a run would fail.")
+        return self._explained(claim, self._lookups.look(claim.ticket.digest).checked())
 
     def _explained(self, claim: Claim, seen: Sighting) -> Explanation:
         action, first, orphan = self._at_enqueue(claim, seen)

@@ -106,8 +106,8 @@ def assert_not_locked(actor: Actor[P, Any], /, *args: P.args, **kwargs: P.kwargs
         UniqueError: There is no middleware on the actor's broker.
     """
     __tracebackhide__ = True
-    message = actor.message(*args, **kwargs)
-    found = _look(_unique_on(actor), actor, message)
+    unique, message = _unique_on(actor), actor.message(*args, **kwargs)
+    found = _look(unique, actor, message)
     if found.holders:
         holders = "\n".join(f"  {holder}" for holder in found.holders)
         raise AssertionError(f"{message} is locked by {found.lock} lock {found.digest}:\n{holders}")
@@ -197,6 +197,8 @@ def _look(unique: UniqueMiddleware, actor: Actor[Any, Any], message: Message[Any
 def _outcome(message: Message[Any]) -> Outcome:
     """Say what became of a message, unless it cannot know."""
     __tracebackhide__ = True
+    if not isinstance(message, Message):
+        raise UniqueError(f"pass a message, as send returns it, not {message!r}")
     found, broker = outcome(message), dramatiq.broker.global_broker
     if found.digest is None and broker is not None and message.actor_name in broker.actors:
         unique = next((m for m in broker.middleware if isinstance(m, UniqueMiddleware)), None)

@@ -263,9 +263,10 @@ def test_a_key_that_cannot_be_computed_is_an_error_as_it_is_for_send(rig: Rig) -
 
 
 @pytest.mark.parametrize(("args", "fit"), [((1,), True), ((), False), ((1, 2), False)])
-def test_arguments_that_do_not_fit_are_told(rig: Rig, args: tuple[int, ...], *, fit: bool) -> None:
-    """The lock takes them as they are; the actor would complain."""
-    actor = rig.actor(lambda _: None, actor_name="work", lock="until_executed")
+@pytest.mark.parametrize("lock", ["until_executed", None])
+def test_arguments_that_do_not_fit_are_told(rig: Rig, args: tuple[int, ...], lock: str | None, *, fit: bool) -> None:
+    """The lock, where there is one, takes them as they are; the actor would complain."""
+    actor = rig.actor(lambda _: None, actor_name="work", lock=lock)
     explained = rig.unique.locks.explain(actor, *args)
     assert explained.action == "enqueued"
     assert ("Its arguments do not fit the actor" in explained.reason) is not fit

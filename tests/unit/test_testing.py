@@ -130,8 +130,15 @@ class TestDisabled:
 
     def test_anything_else_than_an_actor_is_refused(self) -> None:
         """Its name, say."""
-        with pytest.raises(UniqueError, match=r"^pass an actor, not 'welcome'$"):
-            assert_locked("welcome")  # type: ignore[arg-type]
+        for check in (assert_locked, assert_not_locked):
+            with pytest.raises(UniqueError, match=r"^pass an actor, not 'welcome'$"):
+                check("welcome")  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("check", [assert_enqueued, assert_refused])
+    def test_anything_else_than_a_message_is_refused(self, check: Callable[[Any], None]) -> None:
+        """Its digest, say."""
+        with pytest.raises(UniqueError, match=r"^pass a message, as send returns it, not 'd9c0'$"):
+            check("d9c0")
 
     def test_what_was_locked_before_is_let_go_in_the_block(
         self, unique: UniqueMiddleware, broker: StubBroker, declare: Declare
