@@ -89,9 +89,9 @@ class Locks:
             Its locks and who has them now, by the clock of the Redis server; ``None`` where nobody has.
 
         Raises:
-            UniqueError: Somebody else wrote into one of its keys; the text names the key.
+            UniqueError: Somebody else wrote into one of its keys; the text names the key. Or it is no digest.
         """
-        return _held(self._lookups.look(digest))
+        return _held(self._lookups.look(_text(digest, "a lock goes by its digest, as outcome(message).digest")))
 
     def find(self, actor: Actor[Any, Any], /, *args: Any, **kwargs: Any) -> Lock | None:
         """Look at the locks that such a message would ask for.
@@ -130,6 +130,7 @@ class Locks:
             Each lock with those of its holders that match. Where somebody else wrote into one of its keys,
             ``unreadable`` says so (unless ``queue`` is given), and there may be no holder.
         """
+        _text(pattern, "a pattern is a string, as 'reindex_*'")
         for seen in self._lookups.walk(on_page=on_page):
             lock = Lock.of(seen)
             named = fnmatchcase(lock.digest, pattern)
@@ -231,6 +232,12 @@ class Locks:
         )
         self._journal.tell(event, level=logging.INFO)
         return True
+
+
+def _text(given: object, right: str) -> str:
+    if not isinstance(given, str):
+        raise UniqueError(f"{right}, not {type(given).__qualname__}")
+    return given
 
 
 def _held(seen: Sighting) -> Lock | None:

@@ -14,7 +14,7 @@ from dramatiq_unique.explanation import span
 from dramatiq_unique.locks import Lock, LockHolder
 
 
-__all__ = ["Listing", "explain", "list_locks", "named", "nothing_matches", "show"]
+__all__ = ["Listing", "check_named", "explain", "list_locks", "named", "nothing_matches", "show"]
 
 _STATES = {
     "waiting": "waits in its queue",
@@ -96,6 +96,16 @@ def nothing_matches(site: Site, pattern: str | None, queue: str | None) -> Stop:
     )
 
 
+def check_named(arguments: argparse.Namespace) -> None:
+    """Check that the arguments name a lock.
+
+    Raises:
+        Stop: They name none, or several.
+    """
+    if arguments.actor is None and (len(arguments.what) != 1 or arguments.kwargs is not None):
+        raise Stop("name one digest, or an actor and its arguments: --actor ship_order 7", Exit.USAGE)
+
+
 def named(site: Site, arguments: argparse.Namespace) -> Lock:
     """Look up the lock that is named by its digest, or by actor and arguments.
 
@@ -111,8 +121,7 @@ def named(site: Site, arguments: argparse.Namespace) -> Lock:
                 Exit.NO,
             )
         return lock
-    if len(arguments.what) != 1 or arguments.kwargs is not None:
-        raise Stop("name one digest, or an actor and its arguments: --actor ship_order 7", Exit.USAGE)
+    check_named(arguments)
     [digest] = arguments.what
     lock = site.locks.get(digest)
     if lock is None:

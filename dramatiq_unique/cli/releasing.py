@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dramatiq_unique import LockStoreUnavailable
 from dramatiq_unique.cli.exits import Exit, Stop
-from dramatiq_unique.cli.looking import Listing, named, nothing_matches
+from dramatiq_unique.cli.looking import Listing, check_named, named, nothing_matches
 from dramatiq_unique.cli.screen import Screen
 from dramatiq_unique.cli.site import Site
 from dramatiq_unique.cli.table import Row, Table, row_of
@@ -55,6 +55,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Stop("--pattern goes with no digest, no --actor and no --message-id; keep one of them", Exit.USAGE)
     if arguments.pattern is None and arguments.queue is not None:
         raise Stop("--queue goes with --pattern; every lock of a queue is --pattern '*' --queue NAME", Exit.USAGE)
+    if arguments.pattern is None:
+        check_named(arguments)
     if not (arguments.yes or arguments.dry_run or _somebody_answers()):
         raise Stop("nothing was released: there is no terminal to ask on; say --yes, or --dry-run", Exit.USAGE)
 

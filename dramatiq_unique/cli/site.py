@@ -25,6 +25,7 @@ __all__ = ["Call", "Site"]
 
 _PATIENCE_S = 10
 _PREFIX = "dramatiq-unique"
+_PORT = 6379  # Where redis-py looks unless the address says otherwise.
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class Site:
         if known.get("path"):
             return f"unix:{known['path']}{database}"
         if known.get("host"):
-            return f"{known['host']}:{known.get('port', '')}{database}"
+            return f"{known['host']}:{known.get('port') or _PORT}{database}"
         if self._url is not None:
             node = urlsplit(self._url)
             return f"{node.hostname}:{node.port} and its cluster"

@@ -170,6 +170,12 @@ class TestRedis:
         assert (ended.code, ended.out) == (3, "")
         assert "cannot be reached; is it running, and is the address right?" in ended.complaint
 
+    def test_one_without_a_port_is_named_with_the_usual_one(self) -> None:
+        """That is where it was looked for."""
+        ended = run("redis://nohost.invalid", "list")
+        assert ended.code == 3
+        assert ended.complaint.startswith("Redis nohost.invalid:6379/0 cannot be reached")
+
     def test_a_broker_whose_redis_is_down(self) -> None:
         """The same line, and for a socket of this host."""
         ended = run("redis://127.0.0.1:1/0", "list", "--broker", "tests.cli.shop:elsewhere")

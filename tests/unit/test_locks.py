@@ -298,6 +298,17 @@ class TestRelease:
         assert locks.release(digest) == 0
         assert len(bench.told("released")) == 1
 
+    @pytest.mark.parametrize("wrong", [None, 5, b"digest", dramatiq.Message("default", "ship", (1,), {}, {})], ids=type)
+    def test_what_is_no_digest_and_no_pattern_is_told(self, bench: Bench, wrong: Any) -> None:
+        """It would release nothing, and look as if there was nothing; the arguments of a message are not repeated."""
+        locks, kind = bench.unique.locks, type(wrong).__name__
+        for by_digest in (locks.get, locks.release):
+            with pytest.raises(UniqueError, match=rf"^a lock goes by its digest, as outcome.*, not {kind}$"):
+                by_digest(wrong)
+        for by_pattern in (lambda pattern: list(locks.iter(pattern)), locks.release_matching):
+            with pytest.raises(UniqueError, match=rf"^a pattern is a string, as 'reindex_\*', not {kind}$"):
+                by_pattern(wrong)
+
     def test_one_of_several_holders_can_be_named(self, bench: Bench) -> None:
         """The others keep the lock."""
         actor = bench.actor("some", lock="until_executed", lock_limit=3, lock_args=[])
