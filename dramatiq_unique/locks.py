@@ -28,7 +28,7 @@ from dramatiq_unique.explaining import Explaining
 from dramatiq_unique.explanation import Explanation
 from dramatiq_unique.holders import Lock, LockHolder
 from dramatiq_unique.journal import Journal
-from dramatiq_unique.store import NO_PREFIX, Client, Kind, Lookups, Sighting, is_prefix, is_synchronous
+from dramatiq_unique.store import NO_PREFIX, Client, Kind, Lookups, Sighting, is_prefix, is_synchronous, kind_of
 
 
 __all__ = ["Explanation", "Lock", "LockHolder", "Locks"]
@@ -61,7 +61,7 @@ class Locks:
     ) -> None:
         if not is_synchronous(client):
             raise InvalidLockOptions(
-                f"Locks: client must be a synchronous client such as redis.Redis, not {type(client).__qualname__}"
+                f"Locks: client must be a synchronous client such as redis.Redis, not {kind_of(client)}"
             )
         if not is_prefix(prefix):
             raise InvalidLockOptions(f"Locks: prefix {NO_PREFIX}; not {prefix!r}")

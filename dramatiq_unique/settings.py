@@ -10,7 +10,7 @@ from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OptionRules
 from dramatiq_unique.signatures import is_plain, takes
-from dramatiq_unique.store import NO_ADDRESS, NO_PREFIX, Client, is_address, is_prefix, is_synchronous
+from dramatiq_unique.store import NO_ADDRESS, NO_PREFIX, Client, is_address, is_prefix, is_synchronous, kind_of
 from dramatiq_unique.strategies import Strategy, strategy_table
 
 
@@ -84,8 +84,7 @@ def _check_connection(client: object, url: object) -> None:
         raise _wrong("client and url do not go together; keep one")
     if client is not None and not is_synchronous(client):
         hint = "; an address goes into url=" if isinstance(client, str) else ""
-        what = f"the class {client.__qualname__}" if isinstance(client, type) else type(client).__qualname__
-        raise _wrong(f"client must be a synchronous client such as redis.Redis, not {what}{hint}")
+        raise _wrong(f"client must be a synchronous client such as redis.Redis, not {kind_of(client)}{hint}")
     if url is not None and not is_address(url):
         raise _wrong(f"url {NO_ADDRESS}")
 

@@ -155,7 +155,7 @@ class Site:
             return f"{known['host']}:{known.get('port') or _PORT}{database}"
         if self._url is not None:
             node = urlsplit(self._url)
-            return f"{node.hostname}:{node.port} and its cluster"
+            return f"{node.hostname}:{node.port or _PORT} and its cluster"
         return "of the broker"
 
     def call(self, actor: str, what: Sequence[str], kwargs: str | None) -> Call:

@@ -14,6 +14,7 @@ from dramatiq_unique.store.connection import (
     is_address,
     is_prefix,
     is_synchronous,
+    kind_of,
 )
 from dramatiq_unique.store.inspection import Inspection, Server
 from dramatiq_unique.store.lookups import Lookups
@@ -72,6 +73,7 @@ __all__ = [
     "is_address",
     "is_prefix",
     "is_synchronous",
+    "kind_of",
     "longest_unseen",
     "new_token",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "is_address",
     "is_prefix",
     "is_synchronous",
+    "kind_of",
 ]
 
 URL_VARIABLE = "DRAMATIQ_UNIQUE_URL"
@@ -55,6 +56,11 @@ def is_synchronous(client: Any) -> bool:
     asynchronous = any(".asyncio" in cls.__module__ for cls in type(client).__mro__)
     queues = any("Pipeline" in cls.__name__ for cls in type(client).__mro__)
     return hasattr(client, "register_script") and not asynchronous and not queues and not isinstance(client, type)
+
+
+def kind_of(client: object) -> str:
+    """Say what was given for a client."""
+    return f"the class {client.__qualname__}" if isinstance(client, type) else type(client).__qualname__
 
 
 def is_address(url: Any) -> bool:

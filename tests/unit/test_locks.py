@@ -426,6 +426,13 @@ class TestWithoutABroker:
             Locks("redis://:hunter2@localhost")  # type: ignore[arg-type]
         assert "hunter2" not in str(caught.value)
 
+    def test_nor_is_a_class_or_a_pipeline(self) -> None:
+        """It says which it was."""
+        with pytest.raises(InvalidLockOptions, match=r"such as redis.Redis, not the class Redis$"):
+            Locks(redis.Redis)  # type: ignore[arg-type]
+        with pytest.raises(InvalidLockOptions, match=r"such as redis.Redis, not Pipeline$"):
+            Locks(redis.Redis().pipeline())
+
     def test_a_redis_that_is_away_is_unavailable(self) -> None:
         """As everywhere; the password stays where it is."""
         client = redis.Redis.from_url(f"redis://:hunter2@{HOST}:{free_port()}", retry=None)
