@@ -66,7 +66,7 @@ class Prefixed:
             raise unavailable(operation, exc) from exc
 
     def _call(self, operation: str, keys: list[str], args: list[str | int]) -> Any:
-        try:
+        try:  # What `translated` does; every message comes through here, and it would cost each one a generator.
             return as_text(self._scripts[operation](keys=keys, args=args))
         except self._errors as exc:
             raise unavailable(operation, exc) from exc

@@ -92,19 +92,14 @@ class RedisStore(Prefixed):
             )
         if answer is None:
             return _TAKEN
-        line, _, more = answer.partition("\n")
-        status, *words = line.split()
+        status, words, more = _taken_apart(answer)
         match status:
             case "mine":
                 return Kept(int(words[0]))
             case "replaced":
                 return Replaced(_held(words, more).holder)
-            case "superseded":
-                return Superseded(more)
-            case "contested":
-                return Contested(more)
             case _:
-                return _held(words, more)
+                return _in_the_way(status, words, more)
 
     def prepare_storing(self, script: str) -> None:
         """Be ready to store messages together with their locks.
@@ -143,19 +138,14 @@ class RedisStore(Prefixed):
             [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
             [request.message_id, request.packed(order), _compared(orphan)],
         )
-        line, _, more = answer.partition("\n")
-        status, *words = line.split()
+        status, words, more = _taken_apart(answer)
         match status:
             case "begun":
                 return Started(Found(words[0]), held_ms=int(words[1]))
-            case "superseded":
-                return Superseded(more)
-            case "contested":
-                return Contested(more)
             case "running":
                 return Running(int(words[0]))
             case _:
-                return _held(words, more)
+                return _in_the_way(status, words, more)
 
     def finish(
         self, digest: str, message_id: str, *, token: str, queue: QueueOwner | None, run: bool, sent_as: str = ""
@@ -280,6 +270,23 @@ class RedisStore(Prefixed):
 def _compared(orphan: Holder | None) -> str:
     """Name a holder, and the record that it must still have."""
     return f"{orphan.message_id}\n{orphan.fields[0]}" if orphan else ""
+
+
+def _taken_apart(answer: str) -> tuple[str, list[str], str]:
+    """Give the status, the words on its line, and the lines after it."""
+    line, _, more = answer.partition("\n")
+    status, *words = line.split()
+    return status, words, more
+
+
+def _in_the_way(status: str, words: list[str], lines: str) -> Superseded | Contested | Held:
+    match status:
+        case "superseded":
+            return Superseded(lines)
+        case "contested":
+            return Contested(lines)
+        case _:
+            return _held(words, lines)
 
 
 def _held(words: list[str], lines: str) -> Held:

@@ -62,14 +62,13 @@ end
 
 -- A new holder. Where the lock is known to have had nothing in it (size 0) there is nothing to keep: two calls will do.
 local function take(key, size, id, now, deadline, state, token, place, info, args)
+  local record = {since = now, deadline = deadline, state = state, token = token}
   if size == 0 then
-    local record = string.format('%.0f 0 %.0f %s %s', now, deadline - now, state, token)
-    redis.call('HSET', key, 'o:' .. id, record, 'p:' .. id, place, 'i:' .. id, info)
-    if args ~= '' then redis.call('HSET', key, 'a:' .. id, args) end
+    redis.call('HSET', key, 'o:' .. id, written(record, now), unpack(described(id, nil, place, info, args)))
     redis.call('PEXPIRE', key, deadline - now)
   else
     redis.call('HSET', key, unpack(described(id, redis.call('HGET', key, 'p:' .. id), place, info, args)))
-    put(key, id, now, {since = now, deadline = deadline, state = state, token = token})
+    put(key, id, now, record)
   end
 end
 
@@ -79,10 +78,14 @@ local function read(packed, order)
   return string.match(packed, '^' .. order .. '\n([^\n]*)\n([^\n]*)\n(.*)$')
 end
 
+-- The enqueue that a queue lock was left to last, whether or not its message has started since.
+local function sent_as(record)
+  return string.match(record.token, '^[+=](%S+)') or string.match(record.token, '^%-%S+ (%S+)') or ''
+end
+
 -- The message of a holder starts: a window stays as long as it was, any other lock is kept for a lease at least.
 local function runs(key, id, now, record, lease, token, place, info, args)
-  local sent_as = string.match(record.token, '^[+=](%S+)') or string.match(record.token, '^%-%S+ (%S+)') or ''
-  record.state, record.token = lease > 0 and 'r' or 'f', token .. ' ' .. sent_as
+  record.state, record.token = lease > 0 and 'r' or 'f', token .. ' ' .. sent_as(record)
   record.deadline = math.max(record.deadline, now + lease)
   keep(key, id, now, record, place, info, args)
 end
@@ -120,15 +123,14 @@ local function full(key, limit, now)
   local live = {}
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
-    if string.byte(fields[i]) == 111 then -- an "o"
-      local record, id = parse(fields[i + 1]), string.sub(fields[i], 3)
+    local id = string.match(fields[i], '^o:(.*)$')
+    if id then
+      local record = parse(fields[i + 1])
       record.id = id
       if record.deadline > now then live[#live + 1] = record else drop(key, id) end
     end
   end
-  if #live > 1 then
-    table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
-  end
+  table.sort(live, function(a, b) return a.since < b.since or (a.since == b.since and a.id < b.id) end)
   return #live >= limit and live or nil, size
 end
 

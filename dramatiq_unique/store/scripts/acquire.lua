@@ -19,7 +19,7 @@ drop_orphan(lock, ARGV[3])
 
 local deadline, mine = now + tonumber(hold), alive(lock, id, now)
 if mine then
-  if string.match(mine.token, '^%-%S+ (.*)$') == token then return 'mine ' .. now - mine.since end -- It runs by now.
+  if string.find(mine.token, '^-') and sent_as(mine) == token then return 'mine ' .. now - mine.since end -- It runs now.
   if owner(mine) ~= token then mine.token = string.format('=%s %s%s', token, mine.state, string.match(mine.token, '^%S+')) end
   if state ~= '' then mine.state = state end
   if not window(mine) then mine.deadline = math.max(mine.deadline, deadline) end
