@@ -61,7 +61,9 @@ class Enqueueing:
 
     def _fail_or_go_on(self, message: Message[Any], attempt: Attempt, error: Exception) -> None:
         """Raise what came of settling a lock, or go on without the lock where raising would lose the message."""
-        attempt.refused = isinstance(error, NotEnqueued)
+        if isinstance(error, NotEnqueued):
+            attempt.refused = True
+            self._note_not_stored(message, attempt)  # Nothing is given back for it, which would do that.
         if isinstance(error, NotEnqueued | DuplicateMessage):
             raise error
         if self._parts.deliveries.sent_by_dramatiq:
@@ -128,12 +130,7 @@ class Enqueueing:
         try:
             self._take(claim, message, attempt)
         except Exception as exc:  # noqa: BLE001 - looked at there
-            self._note_not_stored(message, attempt)
             self._fail_or_go_on(message, attempt, exc)
-            self._note(message, attempt)
-        except BaseException:
-            self._note_not_stored(message, attempt)
-            raise
         if attempt.together and not attempt.answered:
             one_step.store_unless_there(storing, message.encode())
         elif not attempt.together:

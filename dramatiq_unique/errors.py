@@ -15,12 +15,14 @@ goes on, without its lock.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dramatiq.middleware import MiddlewareError
 
 
-__all__ = ["DuplicateMessage", "InvalidLockOptions", "LockStoreUnavailable", "UniqueError", "as_ours"]
+__all__ = ["DuplicateMessage", "InvalidLockOptions", "LockStoreUnavailable", "UniqueError", "as_ours", "ours"]
 
 
 class UniqueError(MiddlewareError):
@@ -89,3 +91,18 @@ def as_ours(error: Exception, doing: str) -> UniqueError:
     except Exception:  # noqa: BLE001 - whatever its own code raises here would be swallowed in its place
         text = ""
     return UniqueError(f"{doing}: {type(error).__name__}{text}")
+
+
+@contextmanager
+def ours(doing: str) -> Iterator[None]:
+    """Turn whatever is raised in a block into an error of ours (:func:`as_ours`), unless it is one.
+
+    Arguments:
+        doing: What could not be done, to which actor.
+    """
+    try:
+        yield
+    except UniqueError:
+        raise
+    except Exception as exc:
+        raise as_ours(exc, doing) from exc

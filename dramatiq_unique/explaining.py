@@ -8,7 +8,7 @@ from typing import Any
 from dramatiq import Message
 
 from dramatiq_unique.claim import Claim
-from dramatiq_unique.errors import UniqueError, as_ours
+from dramatiq_unique.errors import ours
 from dramatiq_unique.explanation import AtStart, ExplainedAction, Explanation, Sentence
 from dramatiq_unique.holders import LockHolder
 from dramatiq_unique.parts import Parts
@@ -113,12 +113,8 @@ class Explaining:
         )
 
     def _claim(self, message: Message[Any]) -> Claim | None:
-        try:
+        with ours(f"could not tell the lock of a message of {message.actor_name!r}"):
             return self._parts.claims.of(message, sent=True)
-        except UniqueError:
-            raise
-        except Exception as exc:
-            raise as_ours(exc, f"could not tell the lock of a message of {message.actor_name!r}") from exc
 
     def _at_enqueue(self, claim: Claim, seen: Sighting) -> tuple[ExplainedAction, Holder | None, bool]:
         """Foretell :meth:`Enqueueing.enqueue`: what is done, because of whom, and whether that is an orphan."""

@@ -12,7 +12,7 @@ from dramatiq.broker import MessageProxy
 from dramatiq.worker import ConsumerThread, WorkerThread
 
 from dramatiq_unique.binding import Binding
-from dramatiq_unique.errors import InvalidLockOptions, UniqueError, as_ours
+from dramatiq_unique.errors import InvalidLockOptions, UniqueError, ours
 from dramatiq_unique.events import Event
 from dramatiq_unique.explaining import Explaining
 from dramatiq_unique.guard import Attempt
@@ -21,7 +21,7 @@ from dramatiq_unique.lock_types import LockType
 from dramatiq_unique.locks import Locks
 from dramatiq_unique.options import OPTION_NAMES
 from dramatiq_unique.settings import Settings
-from dramatiq_unique.signatures import is_plain, takes
+from dramatiq_unique.signatures import is_plain_of_one
 from dramatiq_unique.store import Client
 from dramatiq_unique.strategies import Strategy
 
@@ -29,7 +29,6 @@ from dramatiq_unique.strategies import Strategy
 __all__ = ["UniqueMiddleware"]
 
 _BINDINGS = "_dramatiq_unique"  # The attribute of a broker that keeps the parts of each middleware on it.
-_NONE: dict[int, Binding] = {}
 
 Subscriber = TypeVar("Subscriber", bound="Callable[[Event], object]")
 
@@ -115,8 +114,7 @@ class UniqueMiddleware(Middleware):
         Raises:
             InvalidLockOptions: It cannot be called with an event, or its body would not run.
         """
-        given: object = function
-        if not callable(given) or not takes(given, None) or not is_plain(given):
+        if not is_plain_of_one(function):
             raise InvalidLockOptions(
                 f"UniqueMiddleware.subscribe takes a plain function of one argument, the event; not {function!r}"
             )
@@ -158,13 +156,8 @@ class UniqueMiddleware(Middleware):
 
     def before_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor; a wrong one is raised where it is declared."""
-        try:
+        with ours(f"the options of actor {actor.actor_name!r} could not be checked"):
             self._on(broker).parts.claims.declare(actor)
-        except UniqueError:
-            raise
-        except Exception as exc:
-            # Anything else Dramatiq would log and pass over, and the actor would be declared without its lock.
-            raise as_ours(exc, f"the options of actor {actor.actor_name!r} could not be checked") from exc
 
     def after_declare_actor(self, broker: Broker, actor: Actor[Any, Any]) -> None:
         """Check the options of an actor that was declared before the middleware was added."""
@@ -246,7 +239,7 @@ class UniqueMiddleware(Middleware):
 
     def _met(self, broker: Broker) -> Binding | None:
         """Find the parts on this broker, if it was met."""
-        bindings: dict[int, Binding] = vars(broker).get(_BINDINGS, _NONE)
+        bindings: dict[int, Binding] = vars(broker).get(_BINDINGS, {})
         return bindings.get(id(self))
 
     def _on(self, broker: Broker) -> Binding:
@@ -254,8 +247,10 @@ class UniqueMiddleware(Middleware):
         binding = self._met(broker)
         if binding is None:
             with self._meeting:
-                bindings: dict[int, Binding] = vars(broker).setdefault(_BINDINGS, {})
-                binding = bindings.get(id(self)) or bindings.setdefault(id(self), self._bind(broker))
+                binding = self._met(broker)  # Another thread may have met it meanwhile.
+                if binding is None:
+                    binding = self._bind(broker)
+                    vars(broker).setdefault(_BINDINGS, {})[id(self)] = binding
         return binding
 
     def _bind(self, broker: Broker) -> Binding:
@@ -264,12 +259,7 @@ class UniqueMiddleware(Middleware):
                 "UniqueMiddleware: there is another one on this broker, and each would take the locks of the other's "
                 "messages for conflicts; keep one"
             )
-        try:
+        with ours(f"UniqueMiddleware cannot work with {type(broker).__name__}"):
             binding = Binding.to(broker, self._settings, self._journal)
-        except UniqueError:
-            raise
-        except Exception as exc:
-            # Anything else Dramatiq would log and pass over too.
-            raise as_ours(exc, f"UniqueMiddleware cannot work with {type(broker).__name__}") from exc
         self._met_last = weakref.ref(broker)
         return binding

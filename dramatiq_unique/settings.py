@@ -9,7 +9,7 @@ from dramatiq_unique.durations import to_ms
 from dramatiq_unique.errors import InvalidLockOptions
 from dramatiq_unique.lock_types import LOCK_TYPES, LockType
 from dramatiq_unique.options import OptionRules
-from dramatiq_unique.signatures import is_plain, takes
+from dramatiq_unique.signatures import is_plain_of_one
 from dramatiq_unique.store import NO_ADDRESS, NO_PREFIX, Client, is_address, is_prefix, is_synchronous, kind_of
 from dramatiq_unique.strategies import Strategy, strategy_table
 
@@ -89,15 +89,16 @@ def _check_connection(client: object, url: object) -> None:
         raise _wrong(f"url {NO_ADDRESS}")
 
 
-def _rows(lock_types: Iterable[object]) -> tuple[LockType, ...]:
+def _rows(lock_types: Iterable[object]) -> list[LockType]:
     try:
         given = tuple(lock_types)
     except TypeError:
         raise _wrong(f"lock_types takes a list of rows, [LockType(...)], not {lock_types!r}") from None
-    rows = tuple(row for row in given if isinstance(row, LockType))
-    if len(rows) < len(given):
-        wrong = next(row for row in given if not isinstance(row, LockType))
-        raise _wrong(f"lock_types takes rows, LockType(...), not {wrong!r}")
+    rows: list[LockType] = []
+    for row in given:
+        if not isinstance(row, LockType):
+            raise _wrong(f"lock_types takes rows, LockType(...), not {row!r}")
+        rows.append(row)
     for name, count in Counter(row.name for row in rows).items():
         if count > 1:
             raise _wrong(f"lock_types has {count} rows of the name {name!r}; keep one")
@@ -112,7 +113,7 @@ def _check_strategies(strategies: object) -> None:
             raise _wrong(f"strategies takes callables by name, and {name!r} is no name")
         if not callable(strategy):
             raise _wrong(f"strategies takes callables by name, and {name!r} is {strategy!r}")
-        if not takes(strategy, None) or not is_plain(strategy) or isinstance(strategy, type):
+        if not is_plain_of_one(strategy) or isinstance(strategy, type):
             raise _wrong(f"strategy {name!r} must be a plain function that takes one argument, the conflict")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-__all__ = ["calls_of", "is_plain", "takes", "takes_all"]
+__all__ = ["calls_of", "is_plain", "is_plain_of_one", "takes", "takes_all"]
 
 
 def takes(function: Callable[..., object], *args: Any, **kwargs: Any) -> bool:
@@ -53,3 +53,8 @@ def is_plain(function: object) -> bool:
         for called in (function, getattr(function, "__call__", None))  # noqa: B004
         for runs_later in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     )
+
+
+def is_plain_of_one(function: object) -> bool:
+    """Tell whether this can be called with one argument, and runs when it is."""
+    return callable(function) and takes(function, None) and is_plain(function)
