@@ -60,6 +60,8 @@ class Audit:
         """Messages whose sender was killed, or heard of an error although Redis had done its part."""
         self.unlocked: set[str] = set()
         """Messages that went on without a lock, as far as anybody knows."""
+        self.bare: set[str] = set()
+        """Those of them that have none since: what was owed before is no loss to them."""
         self.ever_stored: set[str] = set()
         self.ends: defaultdict[str, list[str]] = defaultdict(list)
         """What became of each message in the end, as often as it did."""
@@ -106,6 +108,8 @@ class Audit:
             for other in self.working:
                 if other.message_id == id_:  # Another delivery of the message has ended; the lock is the message's.
                     other.keeps.discard("queue")
+        if was.get(mine) != now.get(mine):
+            self.bare.discard(mine)
         for id_ in now.keys() - was.keys():
             restored = errand.call == "restore" and id_ in errand.replaced and mine not in now
             if id_ != mine and not restored and not (errand.kind == "keep" and process.owed | process.unheard):
@@ -116,7 +120,7 @@ class Audit:
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
             waits = any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters)
-            if waits and id_ not in self.redelivered | self.listed:
+            if waits and id_ not in self.redelivered | self.listed | self.bare:
                 self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":
@@ -255,10 +259,12 @@ class Audit:
             self.wrong(f"store_error without an outage: {event}")
         if getattr(event, "operation", "") == "release":
             process.owed.add(event.message_id)
+            process.to_forget |= {event.message_id, *errand.withdrawn}
         if getattr(event, "consequence", "") == "unlocked":
             # It goes on, and nobody knows whether it was replaced, or has its lock although the reply was lost.
             self.traced.add(event.message_id)
             self.unlocked.add(event.message_id)
+            self.bare.add(event.message_id)
 
     # While a job runs
 

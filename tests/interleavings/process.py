@@ -160,6 +160,7 @@ class Process:
         self.strands: dict[str, Strand] = {}
         self.errands: dict[Strand, Errand] = {}
         self.owed: set[str] = set()
+        self.to_forget: set[str] = set()
         self.unheard: set[str] = set()
         self.tokens: set[str] = set()
         plan = world.plan

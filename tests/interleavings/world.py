@@ -190,6 +190,7 @@ class World:
                 strand.resume(None)
             strand.end()
         self.audit.owed |= process.owed
+        self.audit.traced |= process.to_forget
         self.audit.lost_sends |= process.unheard
         self.processes.remove(process)
         name, _, life = process.name.partition("#")
