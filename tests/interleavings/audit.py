@@ -6,7 +6,7 @@ been taken from a message that waits (``replace``) or is gone (an orphan), and n
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dramatiq_unique import DuplicateMessage, LockStoreUnavailable, outcome
 from dramatiq_unique.events import Event
@@ -37,12 +37,14 @@ class Audit:
         plan: What the world is made of.
         clock: Its clock.
         post: Its broker.
+        doing: Gives everything that is under way.
     """
 
-    def __init__(self, plan: Plan, clock: Clock, post: Post) -> None:
+    def __init__(self, plan: Plan, clock: Clock, post: Post, doing: Callable[[], Iterable[Errand]]) -> None:
         self.plan = plan
         self.clock = clock
         self.post = post
+        self.doing = doing
         self.faults: list[str] = []
         self.running: list[Errand] = []
         """The deliveries that have taken a run lock."""
@@ -416,6 +418,8 @@ class Audit:
         """Check that the lock of a message that is in the broker now is kept as long as it waits there."""
         id_ = errand.message_id
         record = locks.alive("queue", id_, self.clock.now_ms)
+        if any(other.message_id == id_ and other is not errand for other in self.doing()):
+            return  # Somebody has taken it on already, and the lock is kept in full once it is stored there.
         excused = self.plan.ttl_s or errand.cut_off or errand.interrupted or id_ in process.owed | process.unheard
         if record and not excused and record.deadline_ms - self.clock.now_ms < _LONG_MS:
             self.wrong(f"the lock of {id_} is not kept as long as its message")

@@ -1,7 +1,7 @@
 """A world: processes, a broker, a lock store and a clock, and everything that may happen to them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from random import Random
 from typing import Any
@@ -55,7 +55,7 @@ class World:
         self.post = Post()
         self.server = _SERVER
         self.outage: str | None = None
-        self.audit = Audit(plan, self.clock, self.post)
+        self.audit = Audit(plan, self.clock, self.post, self.doing)
         self.log: list[str] = [repr(plan)]
         self.failed = False  # Whether it was said that something does not hold.
         self.sent_so_far = 0
@@ -96,6 +96,11 @@ class World:
     def locks(self) -> Locks:
         """Look at the locks."""
         return look(self.server)
+
+    def doing(self) -> Iterator[Errand]:
+        """Give everything that is under way."""
+        for process in self.processes:
+            yield from process.doing()
 
     # What may happen
 
