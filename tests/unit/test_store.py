@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from typing import Any
 
 import fakeredis
@@ -889,12 +890,65 @@ class TestRestore:
         assert holder_of(acquire(store, "y")).state == "r"
         assert gone(store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=False))[0]
 
-    def test_the_records_of_many_enqueues_do_not_grow(self, store: RedisStore) -> None:
-        """Each keeps only what stood there before it."""
-        for _ in range(9):
-            acquire(store, "x")
+    @pytest.mark.parametrize("undone", list(permutations(["one", "two", "three"])), ids=" ".join)
+    def test_where_no_enqueue_stored_the_message_its_lock_is_free(
+        self, store: RedisStore, undone: tuple[str, ...]
+    ) -> None:
+        """Each had lost its answer, in processes of their own: they are undone in any order."""
+        for token in ("one", "two", "three"):
+            acquire(store, "x", token=token)
 
-        assert len(holder_of(acquire(store, "y")).token) < 30
+        for token in undone:
+            assert store.restore(DIGEST, "x", token=token)
+
+        assert acquire(store, "y") == Taken()
+
+    @pytest.mark.parametrize("undone", list(permutations(["one", "two"])), ids=" ".join)
+    def test_where_no_enqueue_stored_the_message_the_place_it_took_goes_back(
+        self, store: RedisStore, undone: tuple[str, ...]
+    ) -> None:
+        """The second had kept what the first took."""
+        acquire(store, "old")
+        acquire(store, "x", token="one", takeover=True)
+        acquire(store, "x", token="two", takeover=True)
+
+        for token in undone:
+            assert store.restore(DIGEST, "x", token=token, replaced_id="old" if token == "one" else "")
+
+        assert begin(store, "old", "start") == Started(Found.MINE)
+
+    @pytest.mark.parametrize("undone", list(permutations(["one", "two", "three"])), ids=" ".join)
+    def test_neither_is_a_place_kept_that_was_taken_in_between(self, store: RedisStore, undone: tuple[str, ...]) -> None:
+        """The third enqueue is another message's, which took the place of the first's and was not stored either."""
+        acquire(store, "x", token="one")
+        acquire(store, "x", token="two")
+        acquire(store, "y", token="three", takeover=True)
+
+        for token in undone:
+            store.restore(DIGEST, "y" if token == "three" else "x", token=token)
+
+        assert acquire(store, "z") == Taken()
+
+    def test_what_a_delivery_has_stays_its_own_however_many_enqueues_are_undone(self, store: RedisStore) -> None:
+        """And it is known which enqueue it came from."""
+        acquire(store, "x", token=SENT)
+        begin(store, "x", "end", token=FIRST)
+        before = holder_of(acquire(store, "y"))
+        for token in ("one", "two"):
+            acquire(store, "x", token=token, state="w")
+
+        for token in ("one", "two"):
+            store.restore(DIGEST, "x", token=token)
+
+        after = holder_of(acquire(store, "y"))
+        assert (after.state, after.token) == (before.state, before.token) == ("r", f"-{FIRST} {SENT}")
+
+    def test_the_records_of_many_enqueues_do_not_grow_without_end(self, store: RedisStore) -> None:
+        """A message may be tried again for days; only the last enqueues of it can still be undone."""
+        for number in range(99):
+            acquire(store, "x", token=f"{number:08x}")
+
+        assert len(holder_of(acquire(store, "y")).token) < 100
 
     def test_a_place_that_was_taken_goes_back(self, store: RedisStore) -> None:
         """The message that waited has its lock as it was, and counts again; also where the answer was lost."""

@@ -78,6 +78,13 @@ local function read(packed, order)
   return string.match(packed, '^' .. order .. '\n([^\n]*)\n([^\n]*)\n(.*)$')
 end
 
+-- The token of a queue lock that an enqueue keeps. What stood there stays behind it, since the enqueue may be undone, and
+-- those before it too; but not without end, for a message may be tried again for days.
+local function kept_by(token, record)
+  local before = #record.token < 80 and record.token or string.match(record.token, '^%S+')
+  return string.format('=%s %s%s', token, record.state, before)
+end
+
 -- The enqueue that a queue lock was left to last, whether or not its message has started since.
 local function sent_as(record)
   return string.match(record.token, '^[+=](%S+)') or string.match(record.token, '^%-%S+ (%S+)') or ''
@@ -162,7 +169,7 @@ end
 -- A message takes the place of a holder, which is kept until the lock goes: its enqueue may be asked again where the
 -- answer was lost, or give the place back. gives the reply.
 local function replace(key, id, old, now)
-  local answer = string.gsub(reply('replaced', key, old, now), '^([^\n]*\n%d+ %d+ %d+ %a %S+)[^\n]*', '%1')
+  local answer = reply('replaced', key, old, now)
   drop(key, old.id)
   redis.call('HSET', key, 'r:' .. id, answer)
   return answer

@@ -20,7 +20,7 @@ drop_orphan(lock, ARGV[3])
 local deadline, mine = now + tonumber(hold), alive(lock, id, now)
 if mine then
   if string.find(mine.token, '^-') and sent_as(mine) == token then return 'mine ' .. now - mine.since end -- It runs now.
-  if owner(mine) ~= token then mine.token = string.format('=%s %s%s', token, mine.state, string.match(mine.token, '^%S+')) end
+  if owner(mine) ~= token then mine.token = kept_by(token, mine) end
   if state ~= '' then mine.state = state end
   if not window(mine) then mine.deadline = math.max(mine.deadline, deadline) end
   keep(lock, id, now, mine, place, info, args)
