@@ -40,6 +40,8 @@ class Flush:
             for message in self._adapter.flushed(queue_name):
                 claim = self._claims.to_let_go(message)
                 if claim is not None and claim.ticket.held:
+                    # Else a send that took its place, and cannot be stored, would give the lock back to it.
+                    self._holding.forget(claim, message.message_id)
                     self._holding.let_go(claim, message, None, queue=True, run=False, flushed=True)
         except Exception as exc:  # noqa: BLE001 - the broker's own flush will say what is wrong
             self._journal.complain("flushed_with_locks", exc, queue_name=queue_name)

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from dramatiq import Broker, Message
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import dq_name
-from dramatiq.middleware import Middleware
+from dramatiq.middleware import Middleware, MiddlewareError
 
 from dramatiq_unique import outcome
 from tests.rig import Gate, Rig, Runs, StubBench, eventually
@@ -138,6 +139,15 @@ def test_a_worker_takes_over_too(rig: Rig) -> None:
     assert rig.lock_keys() == []
 
 
+class FlushesAndFails(Middleware):
+    """Has a queue flushed between a message's lock and its storing, and the storing fail."""
+
+    def before_enqueue(self, broker: Broker, message: Message[Any], delay: float | None) -> None:
+        """Flush, and fail."""
+        broker.flush(message.queue_name)
+        raise MiddlewareError("not stored")
+
+
 class TestFlushing:
     """C24: what is dropped from a queue holds nothing any more."""
 
@@ -169,6 +179,15 @@ class TestFlushing:
         rig.put(b"no message")
         actor.send(2)
         rig.broker.flush(rig.queue)
+        assert rig.lock_keys() == []
+
+    def test_nobody_gives_a_lock_back_to_what_was_dropped(self, rig: Rig) -> None:
+        """Its place was taken by a message that then could not be stored."""
+        actor = rig.actor(lambda: None, actor_name="work", lock="until_executed", on_conflict="replace")
+        actor.send()
+        rig.broker.add_middleware(FlushesAndFails())
+        with pytest.raises(MiddlewareError):
+            actor.send()
         assert rig.lock_keys() == []
 
     def test_what_runs_keeps_its_lock(self, rig: Rig) -> None:
