@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dramatiq_unique import DuplicateMessage, LockStoreUnavailable, outcome
 from dramatiq_unique.events import Event
+from dramatiq_unique.ticket import Ticket
 from tests.interleavings.clock import Clock
 from tests.interleavings.errands import Errand
 from tests.interleavings.locks import Locks, Record
@@ -62,8 +63,6 @@ class Audit:
         """Messages whose sender was killed, or heard of an error although Redis had done its part."""
         self.unlocked: set[str] = set()
         """Messages that went on without a lock, as far as anybody knows."""
-        self.bare: set[str] = set()
-        """Those of them that have none since: what was owed before is no loss to them."""
         self.ever_stored: set[str] = set()
         self.ends: defaultdict[str, list[str]] = defaultdict(list)
         """What became of each message in the end, as often as it did."""
@@ -105,13 +104,12 @@ class Audit:
             if not self._may_go(process, errand, id_, was[id_], now):
                 self.wrong(f"{errand.thread} let go of the queue lock of {id_} in the {errand.kind} of {mine}")
             # One that runs unlocked, since its owner said so, has not heard of the other.
-            if errand in self.working and not errand.unlocked and self._runs(id_, since=errand):
+            shared = self.plan.lock not in AT_START  # There a delivery that runs has none; what goes is what it sent.
+            if shared and errand in self.working and not errand.unlocked and self._runs(id_, since=errand):
                 self.wrong(f"{errand.thread} let go of the queue lock of {id_}, of which a later delivery runs")
             for other in self.working:
                 if other.message_id == id_:  # Another delivery of the message has ended; the lock is the message's.
                     other.keeps.discard("queue")
-        if was.get(mine) != now.get(mine):
-            self.bare.discard(mine)
         for id_ in now.keys() - was.keys():
             restored = errand.call == "restore" and id_ in errand.replaced and mine not in now
             if id_ != mine and not restored and not (errand.kind == "keep" and process.owed | process.unheard):
@@ -121,8 +119,8 @@ class Audit:
 
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
-            waits = any(letter.message_id == id_ for letters in self.post.waiting.values() for letter in letters)
-            if waits and id_ not in self.redelivered | self.listed | self.bare:
+            waits = any(_is_for(record, letter) for letters in self.post.waiting.values() for letter in letters)
+            if waits and id_ not in self.redelivered | self.listed:
                 self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":
@@ -266,7 +264,8 @@ class Audit:
             # It goes on, and nobody knows whether it was replaced, or has its lock although the reply was lost.
             self.traced.add(event.message_id)
             self.unlocked.add(event.message_id)
-            self.bare.add(event.message_id)
+        elif getattr(event, "operation", "") == "enqueue":
+            process.unheard.add(event.message_id)  # Redis may have done its part, and the keeper will give it back.
 
     # While a job runs
 
@@ -427,7 +426,7 @@ class Audit:
     def _failed_to_send(self, process: Process, errand: Errand, locks: Locks) -> None:
         id_, error = errand.message_id, errand.error
         if errand.outages:
-            process.unheard.add(id_)  # Redis may have done its part all the same: the keeper will give it back.
+            process.unheard.add(id_)
         if not errand.stores:
             pass
         elif isinstance(error, DuplicateMessage):
@@ -441,6 +440,12 @@ class Audit:
             self.wrong(f"{id_} was stored, and its sender has the error {error!r}")
         if not errand.outages and locks.alive("queue", id_, self.clock.now_ms):
             self.wrong(f"{id_} was not stored, and its lock not given back")
+
+
+def _is_for(record: Record, letter: Letter) -> bool:
+    """Tell whether a queue lock was left to the enqueue that put a letter there."""
+    ticket = Ticket.on(letter.message_id, letter.message.options)
+    return ticket is not None and record.enqueued_as in ticket.token.split()
 
 
 def _ids(locks: Locks) -> Iterator[str]:

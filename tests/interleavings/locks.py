@@ -23,6 +23,12 @@ class Record:
     state: str
     token: str
 
+    @property
+    def enqueued_as(self) -> str:
+        """The enqueue that a queue lock was left to last, whether or not its message has started since."""
+        first, _, second = self.token.partition(" ")
+        return second if first.startswith("-") else first[1:]
+
 
 @dataclass(frozen=True, slots=True)
 class Locks:
