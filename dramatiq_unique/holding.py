@@ -11,7 +11,7 @@ from dramatiq.broker import MessageProxy
 
 from dramatiq_unique import events
 from dramatiq_unique.backlog import Backlog, Pending
-from dramatiq_unique.claim import Claim
+from dramatiq_unique.claim import SAFETY_MS, Claim
 from dramatiq_unique.deliveries import Delivery
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.journal import Journal, where_raised
@@ -165,12 +165,12 @@ class Holding:
         """Note that a message which took the place of another is stored now."""
         ticket = claim.ticket
         self._now_or_later(
-            claim, lambda: self._store.confirm(ticket.digest, replaced_id, ticket.message_id), claim.hold_ms()
+            claim, lambda: self._store.confirm(ticket.digest, replaced_id, ticket.message_id), SAFETY_MS
         )
 
     def forget(self, claim: Claim, superseded_id: str) -> None:
         """Forget that a message was superseded, now that it is gone from the broker."""
-        self._now_or_later(claim, lambda: self._store.forget(claim.ticket.digest, superseded_id), claim.hold_ms())
+        self._now_or_later(claim, lambda: self._store.forget(claim.ticket.digest, superseded_id), SAFETY_MS)
 
     def released(
         self,

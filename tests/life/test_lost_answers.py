@@ -4,6 +4,7 @@ Meanwhile life goes on: the message is sent again, its dead letter is, another t
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from dramatiq.middleware import CurrentMessage
 
 from dramatiq_unique import LockStoreUnavailable, UniqueMiddleware, backlog, outcome
 from dramatiq_unique.backlog import Pending
+from dramatiq_unique.store import Kind
 from tests.rig import Gate, Rig, eventually
 
 
@@ -231,6 +233,26 @@ def test_a_replacement_that_nobody_heard_of_gives_the_place_back(rig: Rig, wire:
     assert rig.lock_keys("superseded") == []
     rig.drain()
     assert ran == [1]
+
+
+@in_two_steps
+def test_what_was_replaced_is_skipped_although_the_store_was_away_for_longer_than_the_lock(
+    rig: Rig, wire: Wire
+) -> None:
+    """It is remembered for as long as a message may be in a queue, so it can be made good for as long."""
+    ran: list[str] = []
+    actor = rig.actor(ran.append, actor_name="work", lock="until_executed", on_conflict="replace", lock_args=[])
+    wire.away("confirm")
+    actor.send_with_options(args=("old",), lock_ttl=1)
+    new = actor.send_with_options(args=("new",), lock_ttl=1)
+    eventually(lambda: not rig.redis.exists(rig.store.key(outcome(new).digest or "", Kind.QUEUE)))
+    time.sleep(0.5)  # By now it would have been given up.
+
+    wire.works()
+
+    rig.drain()
+    assert ran == ["new"]
+    assert rig.told("superseded")
 
 
 @in_one_step
