@@ -11,7 +11,7 @@ from dramatiq_unique.claim import Claim
 from dramatiq_unique.guard import Attempt
 from dramatiq_unique.lock_types import Until
 from dramatiq_unique.parts import Parts
-from dramatiq_unique.store import Acquired, Held, Holder, Taken
+from dramatiq_unique.store import Acquired, Held, Holder, Taken, Terms
 from dramatiq_unique.strategies import Action
 
 
@@ -67,31 +67,41 @@ class Asking:
         takeover: bool | None = None,
         orphan: Holder | None = None,
     ) -> Acquired:
-        hold_ms, knows = claim.hold_ms(attempt.delay_ms), claim.again or self._parts.adapter.can_say
-        if not knows:
-            # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
-            hold_ms = min(hold_ms, UNSTORED_MS)
-        if claim.lock.queue is Until.EXPIRY:
-            state = "v" if claim.ticket.marked else "f"
-        else:
-            runs = not claim.first and self._parts.deliveries.in_body(message.message_id)
-            state = "" if runs else "w" if knows else "n"
         if takeover is None:
             takeover = not claim.again and self._parts.conflicts.replaces_at_once(claim)
+        terms = self._terms(claim, attempt, takeover=takeover)
         attempt.answered = False
         request = claim.request(message, self._parts.adapter.broker_id(message))
         # In the first call the message may be stored too; what comes after is about a lock that was full.
         storing, attempt.storing = attempt.storing, None
         if storing is not None and self._parts.one_step is not None:
-            answer = self._parts.one_step.acquire(
-                storing, attempt, request, token=attempt.token, hold_ms=hold_ms, state=state, takeover=takeover
-            )
+            answer = self._parts.one_step.acquire(storing, attempt, request, terms)
         else:
-            answer = self._parts.store.acquire(
-                request, token=attempt.token, hold_ms=hold_ms, state=state, takeover=takeover, orphan=orphan
-            )
+            answer = self._parts.store.acquire(request, terms, orphan=orphan)
         attempt.answered = True
         return answer
+
+    def _terms(self, claim: Claim, attempt: Attempt, *, takeover: bool) -> Terms:
+        message_id, can_say = claim.ticket.message_id, self._parts.adapter.can_say
+        hold_ms = claim.hold_ms(attempt.delay_ms)
+        # Whoever dies before the broker has the message blocks nobody for longer; kept in full once it is stored.
+        taken_ms = hold_ms if can_say else min(hold_ms, UNSTORED_MS)
+        if claim.lock.queue is Until.EXPIRY:
+            taken_state = kept_state = "v" if claim.ticket.marked else "f"
+        else:
+            runs = not claim.first and self._parts.deliveries.in_body(message_id)
+            taken_state = "w" if can_say else "n"
+            kept_state = "" if runs else "w" if claim.again else taken_state
+        here = self._parts.deliveries.here(message_id)
+        return Terms(
+            token=attempt.token,
+            taken_ms=taken_ms,
+            taken_state=taken_state,
+            kept_ms=hold_ms if claim.again else taken_ms,
+            kept_state=kept_state,
+            takeover=takeover,
+            delivery="" if here is None else here.token,
+        )
 
     def _take_over(self, held: Held, claim: Claim, message: Message[Any], attempt: Attempt) -> Acquired:
         """Take the lock over from a holder whose message is gone, unless somebody was faster."""

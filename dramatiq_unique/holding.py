@@ -152,21 +152,19 @@ class Holding:
 
         self._now_or_later(claim, keep, int((until_s - time.monotonic()) * 1000))
 
-    def waits_again(self, claim: Claim) -> None:
+    def waits_again(self, claim: Claim, delivery: Delivery) -> None:
         """Note that the job is over that had sent its own message again: that one waits now, and can be replaced."""
         ticket = claim.ticket
         self._now_or_later(
             claim,
-            lambda: self._store.keep(ticket.digest, ticket.message_id, 0, waits_again=True),
+            lambda: self._store.keep(ticket.digest, ticket.message_id, 0, over=delivery.token),
             claim.hold_ms(),
         )
 
     def confirm(self, claim: Claim, replaced_id: str) -> None:
         """Note that a message which took the place of another is stored now."""
         ticket = claim.ticket
-        self._now_or_later(
-            claim, lambda: self._store.confirm(ticket.digest, replaced_id, ticket.message_id), SAFETY_MS
-        )
+        self._now_or_later(claim, lambda: self._store.confirm(ticket.digest, replaced_id, ticket.message_id), SAFETY_MS)
 
     def forget(self, claim: Claim, superseded_id: str) -> None:
         """Forget that a message was superseded, now that it is gone from the broker."""

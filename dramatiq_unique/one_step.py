@@ -16,7 +16,7 @@ from dramatiq import Broker
 from dramatiq_unique.brokers import client_of
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.guard import Attempt, Guard
-from dramatiq_unique.store import Acquired, Kept, RedisStore, Replaced, Request, Storing, Taken, are_one
+from dramatiq_unique.store import Acquired, Kept, RedisStore, Replaced, Request, Storing, Taken, Terms, are_one
 
 
 if TYPE_CHECKING:
@@ -88,18 +88,18 @@ class OneStep:
         """Whether nobody has put something in its way since."""
         return _is_untouched(self._broker)
 
-    def acquire(self, storing: Storing, attempt: Attempt, request: Request, **asked: Any) -> Acquired:
+    def acquire(self, storing: Storing, attempt: Attempt, request: Request, terms: Terms) -> Acquired:
         """Take the queue lock for a message as :meth:`RedisStore.acquire` does, and store it where it has it.
 
         Arguments:
             storing: The message, with its ticket as it is where it has its lock.
             attempt: Is told whether both were done.
             request: Which lock, for whom.
-            asked: What is asked for.
+            terms: On what terms.
         """
         attempt.together = True
         try:
-            answer = self._store.acquire(request, **asked, storing=storing)
+            answer = self._store.acquire(request, terms, storing=storing)
         except LockStoreUnavailable as exc:
             attempt.together = not exc.refused  # The broker's script may have failed where the lock was taken.
             raise

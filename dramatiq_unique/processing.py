@@ -162,7 +162,7 @@ class Processing:
         self._parts.deliveries.body_ended()
         if delivery is not None and delivery.claim is not None:
             if sent_itself and delivery.queue_held:
-                self._parts.holding.waits_again(delivery.claim)
+                self._parts.holding.waits_again(delivery.claim, delivery)
             # A job that sent its own message again goes on under its lock.
             succeeded = exception is None and not message.failed and not delivery.requeued
             self._parts.holding.let_go(

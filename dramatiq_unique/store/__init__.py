@@ -18,7 +18,7 @@ from dramatiq_unique.store.connection import (
 )
 from dramatiq_unique.store.inspection import Inspection, Server
 from dramatiq_unique.store.lookups import Lookups
-from dramatiq_unique.store.records import Holder, Kind, Lease, Request, Storing, in_queue_lock, new_token
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request, Storing, Terms, in_queue_lock, new_token
 from dramatiq_unique.store.redis_store import QueueOwner, RedisStore
 from dramatiq_unique.store.replies import (
     Acquired,
@@ -65,6 +65,7 @@ __all__ = [
     "Storing",
     "Superseded",
     "Taken",
+    "Terms",
     "are_one",
     "connect",
     "dial",

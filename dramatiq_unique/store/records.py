@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 
-__all__ = ["Holder", "Kind", "Lease", "Request", "Storing", "in_queue_lock", "new_token"]
+__all__ = ["Holder", "Kind", "Lease", "Request", "Storing", "Terms", "in_queue_lock", "new_token"]
 
 
 _DELIVERY, _TOOK, _KEPT = "-", "+", "="
@@ -67,6 +67,29 @@ class Request(NamedTuple):
     def packed(self, order: str) -> str:
         """Write down an order, where the message is, its arguments, and who asks, as ``_holders.lua`` reads them."""
         return f"{order}\n{self.broker_id} {self.queue_name}\n{self.args}\n{_process(os.getpid())} {self.actor_name}"
+
+
+class Terms(NamedTuple):
+    """On what terms a queue lock is asked for.
+
+    Arguments:
+        token: The token of this enqueue, by which it is known where the lock has to be given back, and where it is
+            asked a second time since the answer was lost: then it is answered as the first time.
+        taken_ms: How long it is held from now, in milliseconds, where the message takes it now.
+        taken_state: The state of the holder then (:class:`Holder`).
+        kept_ms: How long at least from now where the message has it already; a window is never stretched.
+        kept_state: The state then; ``""`` leaves it as it is. What runs is left so too, unless ``delivery`` runs it.
+        takeover: Whether the place of a waiting holder may be taken.
+        delivery: The token of the delivery that enqueues its own message, if one does.
+    """
+
+    token: str
+    taken_ms: int
+    taken_state: str
+    kept_ms: int
+    kept_state: str
+    takeover: bool = False
+    delivery: str = ""
 
 
 class Storing(NamedTuple):

@@ -15,7 +15,7 @@ from redis.client import PubSub
 
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.store.prefixed import Prefixed, source_with, unavailable
-from dramatiq_unique.store.records import Holder, Kind, Lease, Request, Storing
+from dramatiq_unique.store.records import Holder, Kind, Lease, Request, Storing, Terms
 from dramatiq_unique.store.replies import (
     Acquired,
     Begun,
@@ -59,30 +59,22 @@ class RedisStore(Prefixed):
         self._memory_ms = memory_ms
 
     def acquire(
-        self,
-        request: Request,
-        *,
-        token: str,
-        hold_ms: int,
-        state: str,
-        takeover: bool = False,
-        orphan: Holder | None = None,
-        storing: Storing | None = None,
+        self, request: Request, terms: Terms, *, orphan: Holder | None = None, storing: Storing | None = None
     ) -> Acquired:
         """Take the queue lock for a message, or keep the one it has.
 
         Arguments:
             request: Which lock, for whom.
-            token: The token of this enqueue, by which it is known where the lock has to be given back, and where it
-                is asked a second time since the answer was lost: then it is answered as the first time.
-            hold_ms: How long from now, in milliseconds.
-            state: The state of the holder (``"w"``, ``"v"`` or ``"f"``); ``""`` keeps the one it has.
-            takeover: Whether the place of a waiting holder may be taken.
+            terms: On what terms.
             orphan: A holder whose message is gone: dropped first, if it stands there unchanged. Not with ``storing``.
             storing: The message, to be stored in the same step where it has its lock (:meth:`prepare_storing`).
         """
         keys = [self.key(request.digest, Kind.QUEUE), self.key(request.digest, "superseded")]
-        order = f"{token} {request.limit} {hold_ms} {takeover:d} {self._memory_ms} {state}"
+        token, taken_ms, taken_state, kept_ms, kept_state, takeover, delivery = terms
+        order = (
+            f"{token} {request.limit} {taken_ms} {taken_state} {kept_ms} {kept_state} {takeover:d} {delivery} "
+            f"{self._memory_ms}"
+        )
         args = [request.message_id, request.packed(order)]
         if storing is None:
             answer = self._call("acquire", keys, [*args, _compared(orphan)])
@@ -204,19 +196,19 @@ class RedisStore(Prefixed):
         except LockStoreUnavailable as exc:
             return exc
 
-    def keep(self, digest: str, message_id: str, hold_ms: int, *, waits_again: bool = False) -> bool:
+    def keep(self, digest: str, message_id: str, hold_ms: int, *, over: str = "") -> bool:
         """Keep the queue lock of a message that still has it, and note that it was seen.
 
         Arguments:
             digest: The digest of the lock.
             message_id: The message.
             hold_ms: For how long from now at least, in milliseconds; 0 only notes that it was seen.
-            waits_again: Whether its job is over that had sent it again, so that it waits, unless it has started since.
+            over: The delivery that is over whose job had sent it again, so that it waits, unless it has started since.
 
         Returns:
             Whether it still had it.
         """
-        args: list[str | int] = [message_id, "", hold_ms, int(waits_again)]
+        args: list[str | int] = [message_id, "", hold_ms, over]
         return bool(self._call("renew", [self.key(digest, Kind.QUEUE)], args))
 
     def restore(self, digest: str, message_id: str, *, token: str, replaced_id: str = "") -> bool:

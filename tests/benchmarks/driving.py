@@ -11,7 +11,7 @@ from dramatiq_unique.actors import ActorView
 from dramatiq_unique.digest import digest_of
 from dramatiq_unique.lock_types import LOCK_TYPES
 from dramatiq_unique.options import OptionRules
-from dramatiq_unique.store import Kind, Lease, RedisStore, Request, Started, Taken
+from dramatiq_unique.store import Kind, Lease, RedisStore, Request, Started, Taken, Terms
 from dramatiq_unique.strategies import strategy_table
 from tests.benchmarks.sides import PREFIX
 
@@ -36,7 +36,9 @@ class Driver:
 
     def take(self, digest: str, message_id: str) -> None:
         """Take the queue lock, as a send does."""
-        taken = self._store.acquire(self._request(digest, message_id), token=message_id[:8], hold_ms=HOLD_MS, state="w")
+        taken = self._store.acquire(
+            self._request(digest, message_id), Terms(message_id[:8], HOLD_MS, "w", HOLD_MS, "w")
+        )
         if not isinstance(taken, Taken):
             raise TypeError(f"the lock is not to be had: {taken}")
 

@@ -361,6 +361,8 @@ class Audit:
             self.traced |= errand.replaced
         else:
             self.misplaced.add(errand.message_id)
+            if not self._is_stored(errand.message_id):  # An earlier delivery has acknowledged it: nobody comes again.
+                self.owed.add(errand.message_id)
         if errand.settled:
             self.traced.add(errand.message_id)
 

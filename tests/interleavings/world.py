@@ -303,7 +303,8 @@ class World:
             if record.deadline_ms > self.clock.now_ms and id_ not in self.audit.owed
         }
         if self.plan.broker == "telling":  # Who comes next takes over.
-            unheard = self.audit.lost_sends.union(*(process.unheard for process in self.processes))
+            unheard = self.audit.lost_sends | self.audit.misplaced
+            unheard = unheard.union(*(process.unheard for process in self.processes))
             left = {(kind, id_) for kind, id_ in left if id_ not in unheard}
         if left:
             self.audit.wrong(f"locks are left over: {sorted(left)}")

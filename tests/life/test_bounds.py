@@ -8,12 +8,14 @@ import time
 from typing import Any
 
 import pytest
+from dramatiq import Broker, Message, Middleware
 
 from dramatiq_unique import UniqueMiddleware, outcome
 from tests.rig import Gate, Rig, eventually
 
 
 LOCKED = ["until_executing", "until_executed", "until_and_while_executing"]
+MINUTE_MS = 60_000
 DAY_MS = 24 * 3600 * 1000
 SAFETY_MS = 30 * DAY_MS
 SLACK_MS = 60_000
@@ -45,6 +47,42 @@ class Ahead:
 def clock(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Ahead:
     """The clock of the locks, under a test's control."""
     return Ahead(monkeypatch)
+
+
+class Looks(Middleware):
+    """Notes how long a lock lives when its message is about to be stored.
+
+    Args:
+        rig: Whose locks.
+    """
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.seen_ms: list[int] = []
+
+    def before_enqueue(self, broker: Broker, message: Message[Any], delay: float | None) -> None:
+        """Look."""
+        self.seen_ms += _lives_ms(self._rig)
+
+
+def _lives_ms(rig: Rig) -> list[int]:
+    return [rig.redis.pttl(key) for key in rig.lock_keys("queue")]
+
+
+@cannot_be_asked
+def test_a_dead_letter_that_is_sent_again_is_held_for_a_minute_until_it_is_stored(rig: Rig) -> None:
+    """It was let in before, but it is in no queue now: if its sender dies, nobody is blocked for longer."""
+    actor = rig.actor(lambda: 1 // 0, actor_name="work", lock="until_executed", max_retries=0)
+    actor.send()
+    rig.drain()
+    [dead] = rig.dead_letters()
+    looks = Looks(rig)
+    rig.broker.add_middleware(looks)
+
+    rig.broker.enqueue(dead)
+
+    assert [ms <= MINUTE_MS for ms in looks.seen_ms] == [True]
+    assert [ms > DAY_MS for ms in _lives_ms(rig)] == [True]
 
 
 @pytest.mark.parametrize("backend", ["redis-last"])

@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from dramatiq_unique import LockStoreUnavailable, UniqueError
-from dramatiq_unique.store import Kind, Lookups, RedisStore, Request, Sighting
+from dramatiq_unique.store import Kind, Lookups, RedisStore, Request, Sighting, Terms
 from tests.servers import HOST, free_port
 
 
@@ -28,7 +28,7 @@ def request(message_id: str, digest: str = DIGEST, **fields: Any) -> Request:
 
 def wait_for(store: RedisStore, message_id: str, digest: str = DIGEST, hold_ms: int = LONG_MS) -> None:
     """Take the queue lock."""
-    store.acquire(request(message_id, digest), token=message_id, hold_ms=hold_ms, state="w")
+    store.acquire(request(message_id, digest), Terms(message_id, hold_ms, "w", hold_ms, "w"))
 
 
 def run(store: RedisStore, message_id: str, digest: str = DIGEST, token: str = FIRST) -> None:

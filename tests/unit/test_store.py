@@ -41,6 +41,7 @@ from dramatiq_unique.store import (
     Started,
     Superseded,
     Taken,
+    Terms,
     in_queue_lock,
     new_token,
 )
@@ -53,8 +54,8 @@ LONG_MS = 60_000
 DIGEST = "d1935"
 FIRST, SECOND = "a", "b"
 """The tokens of two deliveries."""
-SENT, SENT_AGAIN = "sent", "again"
-"""The tokens of two enqueues."""
+SENT, SENT_AGAIN, SENT_LAST = "sent", "again", "last"
+"""The tokens of three enqueues."""
 
 
 def request(message_id: str, *, limit: int = 1, **fields: Any) -> Request:
@@ -71,12 +72,13 @@ def acquire(
     token: str | None = None,
     state: str = "w",
     takeover: bool = False,
+    delivery: str = "",
+    orphan: Holder | None = None,
     **fields: Any,
 ) -> Acquired:
     """Take the queue lock for a message, in an enqueue of its own unless its token is given."""
-    return store.acquire(
-        request(message_id, **fields), token=token or new_token(), hold_ms=hold_ms, state=state, takeover=takeover
-    )
+    terms = Terms(token or new_token(), hold_ms, state or "w", hold_ms, state, takeover, delivery)
+    return store.acquire(request(message_id, **fields), terms, orphan=orphan)
 
 
 def begin(
@@ -251,10 +253,36 @@ class TestAcquire:
         acquire(store, "x", broker_id="b-1")
         begin(store, "x", "end")
 
-        acquire(store, "x", queue_name="default.DQ", broker_id="b-2")
+        acquire(store, "x", queue_name="default.DQ", broker_id="b-2", delivery=FIRST)
 
         holder = holder_of(acquire(store, "y"))
         assert (holder.state, holder.queue_name, holder.broker_id) == ("w", "default.DQ", "b-2")
+
+    @pytest.mark.parametrize("delivery", [FIRST, ""], ids=["its first delivery", "a program"])
+    def test_what_runs_waits_once_its_delivery_is_over(self, store: RedisStore, delivery: str) -> None:
+        """It was enqueued meanwhile by somebody else than the delivery that runs: nobody takes its place before."""
+        acquire(store, "x")
+        begin(store, "x", "end", token=FIRST)
+        begin(store, "x", "end", token=SECOND)
+        acquire(store, "x", delivery=delivery)
+        acquire(store, "x")
+
+        assert isinstance(acquire(store, "y", takeover=True), Held)
+        assert gone(store.finish(DIGEST, "x", token=SECOND, queue="delivery", run=False)) == (False, False)
+        assert isinstance(acquire(store, "y", takeover=True), Replaced)
+
+    def test_what_an_earlier_delivery_says_of_its_end_is_not_of_what_runs(self, store: RedisStore) -> None:
+        """Its job had sent its own message again, which runs by now."""
+        acquire(store, "x")
+        begin(store, "x", "end", token=FIRST)
+        begin(store, "x", "end", token=SECOND)
+        acquire(store, "x")
+
+        store.keep(DIGEST, "x", 0, over=FIRST)
+
+        assert isinstance(acquire(store, "y", takeover=True), Held)
+        store.keep(DIGEST, "x", 0, over=SECOND)
+        assert isinstance(acquire(store, "y", takeover=True), Replaced)
 
     def test_arguments_are_kept_only_where_they_are_given(self, store: RedisStore) -> None:
         """Under `lock_info`, for people who look at the lock."""
@@ -736,7 +764,7 @@ class TestOrphans:
         acquire(store, "x")
         orphan = holder_of(acquire(store, "y"))
 
-        assert store.acquire(request("y"), token=SENT, hold_ms=LONG_MS, state="w", orphan=orphan) == Taken()
+        assert acquire(store, "y", orphan=orphan) == Taken()
 
         assert holder_of(acquire(store, "z")).message_id == "y"
 
@@ -763,7 +791,7 @@ class TestOrphans:
             store.finish(DIGEST, "x", token="", queue="message", run=False, sent_as=SENT)
             acquire(store, "x" if change == "let go and taken again" else "z")
 
-        assert isinstance(store.acquire(request("y"), token=SENT, hold_ms=LONG_MS, state="w", orphan=orphan), Held)
+        assert isinstance(acquire(store, "y", orphan=orphan), Held)
         assert isinstance(
             store.begin(request("y"), token=FIRST, queue="end", run=False, lease_ms=1, hold_ms=1, orphan=orphan), Held
         )
@@ -775,7 +803,7 @@ class TestOrphans:
             tick()
         orphan = holder_of(acquire(store, "c", limit=2))
 
-        assert store.acquire(request("c", limit=2), token=SENT, hold_ms=LONG_MS, state="w", orphan=orphan) == Taken()
+        assert acquire(store, "c", limit=2, orphan=orphan) == Taken()
 
         assert acquire(store, "b", limit=2) == Kept()
         assert isinstance(acquire(store, "a", limit=2), Held)
@@ -890,12 +918,12 @@ class TestRestore:
         assert holder_of(acquire(store, "y")).state == "r"
         assert gone(store.finish(DIGEST, "x", token=FIRST, queue="delivery", run=False))[0]
 
-    @pytest.mark.parametrize("undone", list(permutations(["one", "two", "three"])), ids=" ".join)
+    @pytest.mark.parametrize("undone", list(permutations([SENT, SENT_AGAIN, SENT_LAST])), ids=" ".join)
     def test_where_no_enqueue_stored_the_message_its_lock_is_free(
         self, store: RedisStore, undone: tuple[str, ...]
     ) -> None:
         """Each had lost its answer, in processes of their own: they are undone in any order."""
-        for token in ("one", "two", "three"):
+        for token in (SENT, SENT_AGAIN, SENT_LAST):
             acquire(store, "x", token=token)
 
         for token in undone:
@@ -903,29 +931,29 @@ class TestRestore:
 
         assert acquire(store, "y") == Taken()
 
-    @pytest.mark.parametrize("undone", list(permutations(["one", "two"])), ids=" ".join)
+    @pytest.mark.parametrize("undone", list(permutations([SENT, SENT_AGAIN])), ids=" ".join)
     def test_where_no_enqueue_stored_the_message_the_place_it_took_goes_back(
         self, store: RedisStore, undone: tuple[str, ...]
     ) -> None:
         """The second had kept what the first took."""
         acquire(store, "old")
-        acquire(store, "x", token="one", takeover=True)
-        acquire(store, "x", token="two", takeover=True)
+        acquire(store, "x", token=SENT, takeover=True)
+        acquire(store, "x", token=SENT_AGAIN, takeover=True)
 
         for token in undone:
-            assert store.restore(DIGEST, "x", token=token, replaced_id="old" if token == "one" else "")
+            assert store.restore(DIGEST, "x", token=token, replaced_id="old" if token == SENT else "")
 
         assert begin(store, "old", "start") == Started(Found.MINE)
 
-    @pytest.mark.parametrize("undone", list(permutations(["one", "two", "three"])), ids=" ".join)
-    def test_neither_is_a_place_kept_that_was_taken_in_between(self, store: RedisStore, undone: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize("undone", list(permutations([SENT, SENT_AGAIN, SENT_LAST])), ids=" ".join)
+    def test_neither_is_a_place_that_was_taken_in_between(self, store: RedisStore, undone: tuple[str, ...]) -> None:
         """The third enqueue is another message's, which took the place of the first's and was not stored either."""
-        acquire(store, "x", token="one")
-        acquire(store, "x", token="two")
-        acquire(store, "y", token="three", takeover=True)
+        acquire(store, "x", token=SENT)
+        acquire(store, "x", token=SENT_AGAIN)
+        acquire(store, "y", token=SENT_LAST, takeover=True)
 
         for token in undone:
-            store.restore(DIGEST, "y" if token == "three" else "x", token=token)
+            store.restore(DIGEST, "y" if token == SENT_LAST else "x", token=token)
 
         assert acquire(store, "z") == Taken()
 
@@ -934,10 +962,10 @@ class TestRestore:
         acquire(store, "x", token=SENT)
         begin(store, "x", "end", token=FIRST)
         before = holder_of(acquire(store, "y"))
-        for token in ("one", "two"):
+        for token in (SENT_AGAIN, SENT_LAST):
             acquire(store, "x", token=token, state="w")
 
-        for token in ("one", "two"):
+        for token in (SENT_AGAIN, SENT_LAST):
             store.restore(DIGEST, "x", token=token)
 
         after = holder_of(acquire(store, "y"))

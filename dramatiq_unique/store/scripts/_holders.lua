@@ -85,6 +85,15 @@ local function kept_by(token, record)
   return string.format('=%s %s%s', token, record.state, before)
 end
 
+-- State and token of such a lock without what an enqueue did: the last that kept it, one before that, or the one that
+-- took it, in whose place the next one then has.
+local function without(token, record)
+  local state, before = string.match(record.token, '^=' .. token .. ' (%a)(.*)$')
+  if state then return state, before end
+  local kept = string.gsub(record.token, '%a=' .. token .. ' (%a)', '%1')
+  return record.state, (string.gsub(kept, '=(%S+) %a%+' .. token .. '$', '+%1'))
+end
+
 -- The enqueue that a queue lock was left to last, whether or not its message has started since.
 local function sent_as(record)
   return string.match(record.token, '^[+=](%S+)') or string.match(record.token, '^%-%S+ (%S+)') or ''
@@ -100,6 +109,12 @@ end
 -- The delivery, or the enqueue, that a queue lock is left to.
 local function owner(record)
   return string.match(record.token, '^.(%S*)')
+end
+
+-- The delivery that runs the message of a queue lock, though it may have been enqueued again since; false or nil where
+-- it waits.
+local function running(record)
+  return record.state == 'r' and string.match(record.token, '%-(%S+)')
 end
 
 -- Whether a delivery may keep the lock of its message: no other one has started since.
@@ -168,10 +183,12 @@ end
 
 -- A message takes the place of a holder, which is kept until the lock goes: its enqueue may be asked again where the
 -- answer was lost, or give the place back. gives the reply.
-local function replace(key, id, old, now)
+local function replace(key, superseded, id, old, now, memory)
   local answer = reply('replaced', key, old, now)
   drop(key, old.id)
   redis.call('HSET', key, 'r:' .. id, answer)
+  redis.call('HSET', superseded, old.id, string.format('%.0f %s', now, id))
+  redis.call('PEXPIRE', superseded, memory)
   return answer
 end
 

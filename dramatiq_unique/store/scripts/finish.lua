@@ -18,6 +18,9 @@ local own = mine and string.find(owners .. ' ', ' ' .. owner(mine) .. ' ', 1, tr
 if mine and (own or queue == 'anybody' or queue == 'message' and string.find(mine.token, '^-')) then
   drop(KEYS[1], id)
   queue_ms = now - mine.since
+elseif mine and running(mine) == token then -- It was enqueued again meanwhile, by another delivery, and waits from now on.
+  mine.state = 'w'
+  put(KEYS[1], id, now, mine)
 end
 raw = lets_run_go == '1' and redis.call('HGET', KEYS[2], 'o:' .. id)
 local run = raw and parse(raw)

@@ -2,7 +2,8 @@
 --
 -- KEYS  1 the lock
 -- ARGV  1 message_id   2 token of the delivery (in a queue lock '-' before it, or '' for the message, whoever runs it)
---       3 how long from now, in ms   4 '1': the run of a job that sent its own message again is over, so that one waits
+--       3 how long from now, in ms   4 the delivery that is over whose job had sent its own message again, or '':
+--       that one waits now
 -- gives 1 where it was kept, 0 where the lease was lost: it lapsed, or is another delivery's
 --
 -- Atomic because the owner is compared before its deadline moves.
@@ -10,8 +11,8 @@
 local now = clock()
 local mine = alive(KEYS[1], ARGV[1], now)
 if not mine or (ARGV[2] ~= '' and not speaks(mine, ARGV[2])) then return 0 end
-local sent_again = ARGV[4] == '1' and mine.state == 'r' and string.find(mine.token, '^=')
-if mine.state == 'n' or sent_again then mine.state = 'w' end
+local runs = running(mine)
+if mine.state == 'n' or runs and runs == ARGV[4] and string.find(mine.token, '^=') then mine.state = 'w' end
 mine.deadline = math.max(mine.deadline, now + tonumber(ARGV[3]))
 put(KEYS[1], ARGV[1], now, mine)
 return 1

@@ -10,19 +10,10 @@
 
 local lock, id, token, old, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], clock()
 
--- State and token without what the enqueue did: the last that kept the lock, one that another has kept it after, or the
--- one that took it, in whose place the next one then has.
-local function without(record)
-  local state, before = string.match(record.token, '^=' .. token .. ' (%a)(.*)$')
-  if state then return state, before end
-  local kept = string.gsub(record.token, '%a=' .. token .. ' (%a)', '%1')
-  return record.state, (string.gsub(kept, '=(%S+) %a%+' .. token .. '$', '+%1'))
-end
-
 local raw = redis.call('HGET', lock, 'o:' .. id)
 local mine = raw and parse(raw)
 if mine and mine.token ~= '+' .. token then
-  local state, before = without(mine)
+  local state, before = without(token, mine)
   if before ~= mine.token then
     mine.state, mine.token = state, before
     put(lock, id, now, mine)
