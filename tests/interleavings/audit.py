@@ -148,7 +148,8 @@ class Audit:
     def _runs(self, message_id: str, *, since: Errand | None = None) -> bool:
         """Tell whether a job of a message runs under its queue lock, one that began since another or any."""
         later = self.working[self.working.index(since) + 1 :] if since is not None else self.working
-        return any(other.message_id == message_id and other.in_body and not other.unlocked for other in later)
+        held = [other for other in later if other.in_body and not other.unlocked and not other.overtaken]
+        return message_id in {other.message_id for other in held}
 
     def _is_stored(self, message_id: str) -> bool:
         return any(letter.message_id == message_id for letter in self.post.letters())
@@ -168,6 +169,9 @@ class Audit:
     def _stays(self, process: Process, errand: Errand, id_: str, was: Record, now: Record) -> None:
         if was == now:
             return
+        if errand.call == "begin":  # The lock is that of the delivery that started last.
+            for other in self.working:
+                other.overtaken |= other is not errand and other.message_id == id_
         if self.plan.lock == "until_expired" and self.plan.ttl_s and now.deadline_ms > was.deadline_ms:
             grown_ms = now.deadline_ms - now.since_ms - self.plan.ttl_s * 1000
             if grown_ms > self.clock.now_ms - errand.began_ms:  # What passed on the way cannot be known.
@@ -421,7 +425,8 @@ class Audit:
         record = locks.alive("queue", id_, self.clock.now_ms)
         if any(other.message_id == id_ and other is not errand for other in self.doing()):
             return  # Somebody has taken it on already, and the lock is kept in full once it is stored there.
-        excused = self.plan.ttl_s or errand.cut_off or errand.interrupted or id_ in process.owed | process.unheard
+        unknown = process.owed | process.unheard | self.unlocked
+        excused = self.plan.ttl_s or errand.cut_off or errand.interrupted or id_ in unknown
         if record and not excused and record.deadline_ms - self.clock.now_ms < _LONG_MS:
             self.wrong(f"the lock of {id_} is not kept as long as its message")
 

@@ -43,6 +43,7 @@ class Errand:
         ran: How the job ended, once it has.
         verdict: How the job is to end.
         in_body: Whether the job runs.
+        overtaken: Whether a later delivery of its message has started, so that it has no lease any more.
         settling: Whether it has come to the ack or nack, where no ``Interrupt`` lands any more.
         lease_until_ms: Until when the run lock is known to be the delivery's.
         keeps: The locks that must be kept while the job runs: ``"queue"``, ``"run"``.
@@ -78,6 +79,7 @@ class Errand:
     ran: str | None = None
     verdict: Verdict = "return"
     in_body: bool = False
+    overtaken: bool = False
     settling: bool = False
     lease_until_ms: int = 0
     keeps: set[str] = field(default_factory=set)
