@@ -11,8 +11,8 @@
 local now = clock()
 local mine = alive(KEYS[1], ARGV[1], now)
 if not mine or (ARGV[2] ~= '' and not speaks(mine, ARGV[2])) then return 0 end
-local runs = running(mine)
-if mine.state == 'n' or runs and runs == ARGV[4] and string.find(mine.token, '^=') then mine.state = 'w' end
+local runner = running(mine)
+if mine.state == 'n' or runner and runner == ARGV[4] and string.find(mine.token, '^=') then mine.state = 'w' end
 mine.deadline = math.max(mine.deadline, now + tonumber(ARGV[3]))
 put(KEYS[1], ARGV[1], now, mine)
 return 1

@@ -9,7 +9,6 @@
 -- Atomic because in between a third message would find the lock free.
 
 local lock, id, token, old, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], clock()
-
 local raw = redis.call('HGET', lock, 'o:' .. id)
 local mine = raw and parse(raw)
 if mine and mine.token ~= '+' .. token then
