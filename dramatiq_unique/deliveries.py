@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ class Delivery:
         message_id: The message.
         claim: The locks it asks for, once they are known.
         token: What makes this delivery the owner of its run lock.
+        began_s: When it began, by :func:`time.monotonic`.
         enqueued_as: The tokens of the enqueues of its own message that it made; where none of them stored it, the lock
             that they may have taken goes with the delivery.
         leases: What is renewed while it runs.
@@ -44,6 +46,7 @@ class Delivery:
     message_id: str
     claim: Claim | None = None
     token: str = field(default_factory=new_token)
+    began_s: float = field(default_factory=time.monotonic)
     enqueued_as: list[str] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     settled: bool = False

@@ -99,6 +99,7 @@ class Holding:
         sent_as = " ".join([claim.ticket.token, *(delivery.enqueued_as if delivery is not None else ())])
         settled = delivery is not None and delivery.settled
         owner: QueueOwner = "anybody" if flushed else "delivery" if settled else "message"
+        began_s = delivery.began_s if delivery is not None else time.monotonic()
 
         def release() -> None:
             finished = self._store.finish(
@@ -108,6 +109,7 @@ class Holding:
                 sent_as=sent_as,
                 queue=owner if queue else None,
                 run=run,
+                since_ms=int((time.monotonic() - began_s) * 1000),
             )
             self.released(claim, message, queue_ms=finished.queue_ms, run_ms=finished.run_ms)
 

@@ -140,7 +140,15 @@ class RedisStore(Prefixed):
                 return _in_the_way(status, words, more)
 
     def finish(
-        self, digest: str, message_id: str, *, token: str, queue: QueueOwner | None, run: bool, sent_as: str = ""
+        self,
+        digest: str,
+        message_id: str,
+        *,
+        token: str,
+        queue: QueueOwner | None,
+        run: bool,
+        sent_as: str = "",
+        since_ms: int | None = None,
     ) -> Finished:
         """Let go of locks that the message owns.
 
@@ -149,11 +157,13 @@ class RedisStore(Prefixed):
             message_id: The owner of the queue lock.
             token: The delivery that owns the run lock.
             queue: Who lets the queue lock go: the ``"delivery"``, or the ``"message"``, which has ended, whichever
-                delivery of it had started last; neither where it was sent again since. ``"anybody"`` lets it go even
-                then. ``None`` keeps it.
+                delivery of it had started last; neither where it was sent again since (``since_ms``). ``"anybody"``
+                lets it go even then. ``None`` keeps it.
             run: Whether to let the run lock go; those who wait for it are woken.
             sent_as: The token of the enqueue that the delivery comes from; with a space between, where it may be that
                 of either of several.
+            since_ms: How long ago the delivery began, in milliseconds, if nothing at the server says so. The message
+                then lets its queue lock go even where it was sent again before: whoever did that may have been killed.
 
         Returns:
             What was this owner's, and is gone.
@@ -161,7 +171,7 @@ class RedisStore(Prefixed):
         held_ms = self._call(
             "finish",
             [self.key(digest, Kind.QUEUE), self.key(digest, Kind.RUN)],
-            [message_id, f"{queue or ''} {run:d} {token} {sent_as}"],
+            [message_id, f"{queue or ''} {run:d} {'' if since_ms is None else since_ms} {token} {sent_as}"],
         )
         return Finished(*(ms if ms >= 0 else None for ms in map(int, held_ms.split())))
 

@@ -120,7 +120,7 @@ class Audit:
     def _may_go(self, process: Process, errand: Errand, id_: str, record: Record, now: Mapping[str, Record]) -> bool:
         if errand.kind == "keep":
             waits = any(_is_for(record, letter) for letters in self.post.waiting.values() for letter in letters)
-            if waits and id_ not in self.redelivered | self.listed:
+            if waits and id_ not in self.redelivered | self.listed | self.unlocked:
                 self.wrong(f"{errand.thread} let go later of the queue lock of {id_}, which waits")
             return id_ in process.owed | process.unheard
         if errand.kind == "flush":

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from dramatiq import Broker, Message, Middleware
 
-from dramatiq_unique import UniqueMiddleware, outcome
+from dramatiq_unique import LockStoreUnavailable, UniqueMiddleware, outcome
+from dramatiq_unique.store import Request, Terms
+from dramatiq_unique.ticket import Ticket
 from tests.rig import Gate, Rig, eventually
 
 
@@ -83,6 +85,48 @@ def test_a_dead_letter_that_is_sent_again_is_held_for_a_minute_until_it_is_store
 
     assert [ms <= MINUTE_MS for ms in looks.seen_ms] == [True]
     assert [ms > DAY_MS for ms in _lives_ms(rig)] == [True]
+
+
+def _enqueue_that_dies(rig: Rig, message: Message[Any]) -> None:
+    """Take the lock of a message as the process does that is about to enqueue it again, a retry say, and is killed."""
+    ticket = Ticket.on(message.message_id, message.options)
+    assert ticket is not None
+    request = Request(ticket.digest, message.message_id, message.actor_name, message.queue_name, "", 1)
+    rig.store.acquire(request, Terms("00000002", MINUTE_MS, "n", SAFETY_MS, "w"))
+    time.sleep(0.05)  # The broker has to notice, and delivers it again after this.
+
+
+@on_every_broker
+@pytest.mark.parametrize("lock", LOCKED)
+def test_a_message_lets_go_for_its_killed_retry_where_its_start_was_not_asked(rig: Rig, lock: str) -> None:
+    """It is delivered again, and an earlier middleware finds it too old: it ends, whoever had enqueued it last."""
+    actor = rig.actor(lambda: None, actor_name="work", lock=lock, max_age=10)
+    _enqueue_that_dies(rig, actor.send())
+
+    rig.drain()
+
+    assert len(rig.dead_letters()) == 1
+    assert rig.lock_keys() == []
+
+
+@on_every_broker
+@pytest.mark.parametrize("lock", LOCKED)
+def test_a_message_lets_go_for_its_killed_retry_where_its_start_was_not_answered(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    """It is delivered again while the store is away, and runs without a lock: that has to end all the same."""
+    ran: list[int] = []
+    rig.use(UniqueMiddleware(rig.client, on_store_error="ignore"))
+    _enqueue_that_dies(rig, rig.actor(ran.append, actor_name="work", lock=lock).send(1))
+
+    def away(*_: object, **__: object) -> None:
+        raise LockStoreUnavailable("away")
+
+    monkeypatch.setattr(rig.store, "begin", away)
+    rig.drain()
+
+    assert ran == [1]
+    assert rig.lock_keys() == []
 
 
 @pytest.mark.parametrize("backend", ["redis-last"])

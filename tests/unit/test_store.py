@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -641,6 +642,18 @@ class TestFinish:
         assert gone(store.finish(DIGEST, "x", token=FIRST, queue=queue, run=False, sent_as=SENT)) == (False, False)
         assert isinstance(acquire(store, "y"), Held)
         assert gone(store.finish(DIGEST, "x", token="", queue=queue, run=False, sent_as=SENT_AGAIN)) == (True, False)
+
+    def test_a_message_that_ended_lets_go_for_an_enqueue_before_it_was_delivered(self, store: RedisStore) -> None:
+        """Whoever enqueued it again was killed, as far as anybody knows: the start, had it been asked, let go for it."""
+        acquire(store, "x", token=SENT)
+        acquire(store, "x", token=SENT_AGAIN)
+        tick()
+
+        ended = partial(store.finish, DIGEST, "x", token=FIRST, run=False, sent_as=SENT)
+        assert gone(ended(queue="delivery", since_ms=0)) == (False, False)
+        assert gone(ended(queue="message", since_ms=LONG_MS)) == (False, False)
+        assert isinstance(acquire(store, "y"), Held)
+        assert gone(ended(queue="message", since_ms=0)) == (True, False)
 
     def test_how_long_it_was_held_is_told(self, store: RedisStore) -> None:
         """Each lock from when it was taken, at the start of a message too."""
