@@ -29,9 +29,9 @@ class Delivery:
 
     Arguments:
         message_id: The message.
+        began_s: When it began, by :func:`time.monotonic`.
         claim: The locks it asks for, once they are known.
         token: What makes this delivery the owner of its run lock.
-        began_s: When it began, by :func:`time.monotonic`.
         enqueued_as: The tokens of the enqueues of its own message that it made; where none of them stored it, the lock
             that they may have taken goes with the delivery.
         leases: What is renewed while it runs.
@@ -44,9 +44,9 @@ class Delivery:
     """
 
     message_id: str
+    began_s: float
     claim: Claim | None = None
     token: str = field(default_factory=new_token)
-    began_s: float = field(default_factory=time.monotonic)
     enqueued_as: list[str] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     settled: bool = False
@@ -106,7 +106,7 @@ class Deliveries:
         """Begin a delivery on this thread; one that was never acknowledged is over."""
         if self._thread.delivery is not None:
             self.close(self._thread.delivery.message_id)
-        delivery = Delivery(message_id)
+        delivery = Delivery(message_id, time.monotonic())
         self._thread.delivery = delivery
         with self._lock:
             self._open.setdefault(message_id, []).append(delivery)

@@ -644,7 +644,7 @@ class TestFinish:
         assert gone(store.finish(DIGEST, "x", token="", queue=queue, run=False, sent_as=SENT_AGAIN)) == (True, False)
 
     def test_a_message_that_ended_lets_go_for_an_enqueue_before_it_was_delivered(self, store: RedisStore) -> None:
-        """Whoever enqueued it again was killed, as far as anybody knows: the start, had it been asked, let go for it."""
+        """Whoever enqueued it again was killed, as far as anybody knows; the start, if asked, had taken it over."""
         acquire(store, "x", token=SENT)
         acquire(store, "x", token=SENT_AGAIN)
         tick()
