@@ -27,6 +27,8 @@ __all__ = ["Prefixed", "as_text", "source_with", "unavailable"]
 
 
 _SCRIPTS = Path(__file__).parent / "scripts"
+_COMMON = ("_record", "_holders", "_superseded")
+"""What each script begins with."""
 
 
 class Prefixed:
@@ -82,7 +84,7 @@ def unavailable(operation: str, error: Exception) -> LockStoreUnavailable:
 
 @cache
 def _source(operation: str) -> str:
-    return "\n".join((_SCRIPTS / f"{part}.lua").read_text(encoding="utf-8") for part in ("_holders", operation))
+    return "\n".join((_SCRIPTS / f"{part}.lua").read_text(encoding="utf-8") for part in (*_COMMON, operation))
 
 
 def source_with(script: str) -> str:

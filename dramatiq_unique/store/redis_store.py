@@ -16,27 +16,13 @@ from redis.client import PubSub
 from dramatiq_unique.errors import LockStoreUnavailable
 from dramatiq_unique.store.prefixed import Prefixed, source_with, unavailable
 from dramatiq_unique.store.records import Holder, Kind, Lease, Request, Storing, Terms
-from dramatiq_unique.store.replies import (
-    Acquired,
-    Begun,
-    Contested,
-    Finished,
-    Found,
-    Held,
-    Kept,
-    Replaced,
-    Running,
-    Started,
-    Superseded,
-    Taken,
-)
+from dramatiq_unique.store.replies import Acquired, Begun, Finished, acquired, begun
 
 
 __all__ = ["RedisStore"]
 
 _OPERATIONS = ("acquire", "begin", "confirm", "finish", "renew", "restore")
 _CONFIRMATION_S = 5.0
-_TAKEN = Taken()
 
 QueueOwner = Literal["delivery", "message", "anybody"]
 
@@ -82,16 +68,7 @@ class RedisStore(Prefixed):
             answer = self._call(
                 "send", [*keys, storing.bodies, *storing.keys], [*args, storing.broker_id, *storing.args]
             )
-        if answer is None:
-            return _TAKEN
-        status, words, more = _taken_apart(answer)
-        match status:
-            case "mine":
-                return Kept(int(words[0]))
-            case "replaced":
-                return Replaced(_held(words, more).holder)
-            case _:
-                return _in_the_way(status, words, more)
+        return acquired(answer)
 
     def prepare_storing(self, script: str) -> None:
         """Be ready to store messages together with their locks.
@@ -130,14 +107,7 @@ class RedisStore(Prefixed):
             [self.key(request.digest, kind) for kind in (Kind.QUEUE, Kind.RUN, "superseded")],
             [request.message_id, request.packed(order), _compared(orphan)],
         )
-        status, words, more = _taken_apart(answer)
-        match status:
-            case "begun":
-                return Started(Found(words[0]), held_ms=int(words[1]))
-            case "running":
-                return Running(int(words[0]))
-            case _:
-                return _in_the_way(status, words, more)
+        return begun(answer)
 
     def finish(
         self,
@@ -272,26 +242,3 @@ class RedisStore(Prefixed):
 def _compared(orphan: Holder | None) -> str:
     """Name a holder, and the record that it must still have."""
     return f"{orphan.message_id}\n{orphan.fields[0]}" if orphan else ""
-
-
-def _taken_apart(answer: str) -> tuple[str, list[str], str]:
-    """Give the status, the words on its line, and the lines after it."""
-    line, _, more = answer.partition("\n")
-    status, *words = line.split()
-    return status, words, more
-
-
-def _in_the_way(status: str, words: list[str], lines: str) -> Superseded | Contested | Held:
-    match status:
-        case "superseded":
-            return Superseded(lines)
-        case "contested":
-            return Contested(lines)
-        case _:
-            return _held(words, lines)
-
-
-def _held(words: list[str], lines: str) -> Held:
-    record, place, before, args, rest = lines.split("\n", 4)
-    info, _, message_id = rest.rpartition("\n")
-    return Held(Holder.parse(message_id, record, place, before, info, args), int(words[0]), int(words[1]))

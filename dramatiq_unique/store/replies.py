@@ -1,4 +1,4 @@
-"""What the store answers."""
+"""What the store answers, and how that is read."""
 
 import enum
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ __all__ = [
     "Started",
     "Superseded",
     "Taken",
+    "acquired",
+    "begun",
 ]
 
 
@@ -112,3 +114,54 @@ Acquired = Taken | Kept | Replaced | Held | Superseded | Contested
 
 Begun = Started | Held | Superseded | Contested | Running
 """The answers at the start."""
+
+_TAKEN = Taken()
+
+
+def acquired(answer: str | None) -> Acquired:
+    """Read what ``acquire.lua`` gives."""
+    if answer is None:
+        return _TAKEN
+    status, words, lines = _taken_apart(answer)
+    match status:
+        case "mine":
+            return Kept(int(words[0]))
+        case "replaced":
+            return Replaced(_held(words, lines).holder)
+        case _:
+            return _in_the_way(status, words, lines)
+
+
+def begun(answer: str) -> Begun:
+    """Read what ``begin.lua`` gives."""
+    status, words, lines = _taken_apart(answer)
+    match status:
+        case "begun":
+            return Started(Found(words[0]), held_ms=int(words[1]))
+        case "running":
+            return Running(int(words[0]))
+        case _:
+            return _in_the_way(status, words, lines)
+
+
+def _taken_apart(answer: str) -> tuple[str, list[str], str]:
+    """Give the status, the words on its line, and the lines after it."""
+    line, _, lines = answer.partition("\n")
+    status, *words = line.split()
+    return status, words, lines
+
+
+def _in_the_way(status: str, words: list[str], lines: str) -> Superseded | Contested | Held:
+    match status:
+        case "superseded":
+            return Superseded(lines)
+        case "contested":
+            return Contested(lines)
+        case _:
+            return _held(words, lines)
+
+
+def _held(words: list[str], lines: str) -> Held:
+    record, place, before, args, rest = lines.split("\n", 4)
+    info, _, message_id = rest.rpartition("\n")
+    return Held(Holder.parse(message_id, record, place, before, info, args), int(words[0]), int(words[1]))
