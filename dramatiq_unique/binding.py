@@ -12,6 +12,7 @@ from dramatiq_unique.conflicts import Conflicts
 from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.enqueueing import Enqueueing
 from dramatiq_unique.flush import Flush
+from dramatiq_unique.groups import Groups
 from dramatiq_unique.guard import Guard
 from dramatiq_unique.holding import Holding
 from dramatiq_unique.journal import Journal
@@ -48,11 +49,10 @@ class Binding:
         adapter = adapter_for(broker, guard.enqueue_passively)
         rescheduling = Rescheduling(broker, guard, journal)
         conflicts = Conflicts(
-            broker,
             adapter=adapter,
             rescheduling=rescheduling,
+            groups=Groups(broker, deliveries, journal),
             journal=journal,
-            deliveries=deliveries,
             strategies=settings.strategies,
         )
         parts = Parts(

@@ -10,17 +10,17 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from dramatiq import Broker, Message
+from dramatiq import Message
 from dramatiq.broker import MessageProxy
 from dramatiq.common import q_name
-from dramatiq.middleware import GroupCallbacks, MiddlewareError, SkipMessage
+from dramatiq.middleware import MiddlewareError, SkipMessage
 
 from dramatiq_unique import events
 from dramatiq_unique.brokers import BrokerAdapter
 from dramatiq_unique.claim import Claim
 from dramatiq_unique.claims import stamp
-from dramatiq_unique.deliveries import Deliveries
 from dramatiq_unique.errors import DuplicateMessage, UniqueError
+from dramatiq_unique.groups import Groups
 from dramatiq_unique.guard import NotEnqueued
 from dramatiq_unique.journal import Journal
 from dramatiq_unique.rescheduling import Rescheduling, waiting
@@ -35,29 +35,26 @@ class Conflicts:
     """Carries strategies out on one broker.
 
     Arguments:
-        broker: The broker.
-        adapter: What it can do beyond.
+        adapter: What the broker can do beyond.
         rescheduling: Puts messages back.
+        groups: Counts what will not run.
         journal: Where facts are told.
-        deliveries: Knows who is sending.
         strategies: Every strategy that ``on_conflict`` may name.
     """
 
     def __init__(
         self,
-        broker: Broker,
         *,
         adapter: BrokerAdapter,
         rescheduling: Rescheduling,
+        groups: Groups,
         journal: Journal,
-        deliveries: Deliveries,
         strategies: Mapping[str, Strategy],
     ) -> None:
-        self._broker = broker
         self._adapter = adapter
         self._rescheduling = rescheduling
+        self._groups = groups
         self._journal = journal
-        self._deliveries = deliveries
         self._strategies = strategies
 
     def action(self, side: Side, claim: Claim, holder: Holder) -> Action:
@@ -120,7 +117,7 @@ class Conflicts:
             self._put_back("client", claim, message, holder)
             return self._not_enqueued("rescheduled", claim, message, holder)
         self._tell_refused("client", claim, message, holder)
-        self.count_as_done(message)
+        self._groups.count_as_done(message)
         return self._not_enqueued("discarded", claim, message, holder)
 
     def at_start(self, action: Action, claim: Claim, message: MessageProxy, holder: Holder) -> MiddlewareError:
@@ -148,7 +145,7 @@ class Conflicts:
             self._put_back("server", claim, message, holder)
         else:
             self._tell_refused("server", claim, message, holder)
-            self.count_as_done(message)
+            self._groups.count_as_done(message)
         return SkipMessage(f"{action.value}: the lock is held by message {holder.message_id}")
 
     def merged(self, claim: Claim, message: Message[Any], holder: Holder) -> NotEnqueued:
@@ -158,7 +155,7 @@ class Conflicts:
             events.Merged(**claim.facts(), holder_id=holder.message_id, next_actor=next_actor),
             level=logging.WARNING if next_actor else None,
         )
-        self.count_as_done(message)
+        self._groups.count_as_done(message)
         return self._not_enqueued("discarded", claim, message, holder)
 
     def superseded(self, claim: Claim, message: Message[Any] | MessageProxy, by_id: str) -> None:
@@ -168,25 +165,13 @@ class Conflicts:
             events.Superseded(**claim.facts(), by_id=by_id, next_actor=next_actor),
             level=logging.WARNING if next_actor else None,
         )
-        self.count_as_done(message)
+        self._groups.count_as_done(message)
 
     def superseded_at_enqueue(self, claim: Claim, message: Message[Any], by_id: str) -> NotEnqueued:
         """Do not enqueue a message again whose place was taken; what comes back is to be raised."""
         self.superseded(claim, message, by_id)
         stamp(message, claim.ticket.refused("discarded", holder_id=by_id))
         return NotEnqueued(message)
-
-    def count_as_done(self, message: Message[Any] | MessageProxy) -> None:
-        """Count a message that will not run as done in its group, so that the completion callbacks fire."""
-        if not message.options.get("group_completion_uuid"):
-            return
-        for middleware in self._broker.middleware:
-            if isinstance(middleware, GroupCallbacks):
-                try:
-                    with self._deliveries.as_dramatiq():
-                        middleware.after_process_message(self._broker, message)
-                except Exception as exc:  # noqa: BLE001 - as Dramatiq does when the same hook raises after a run
-                    self._journal.complain("group_not_counted", exc, message_id=message.message_id)
 
     def _strategy(self, side: Side, claim: Claim) -> Strategy:
         name = claim.options.client if side == "client" else claim.options.server

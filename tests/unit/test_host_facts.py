@@ -675,7 +675,7 @@ class TestOtherMiddleware:
         assert handle.get_result(backend=backend) == 2
 
     def test_a_child_of_a_group_counts_by_a_hook_and_by_options_that_it_carries(self) -> None:
-        """`conflicts.count_as_done` calls that hook for a child that will not run, or its group never completes."""
+        """`groups.count_as_done` calls that hook for a child that will not run, or its group never completes."""
         callbacks = GroupCallbacks(StubBarriers())
         bench = Bench(callbacks)
         actor = bench.actor()
