@@ -21,8 +21,8 @@ def test_the_last_trigger_is_followed_by_a_run_that_started_after_it(rig: Rig) -
     actor = rig.actor(work, lock="until_and_while_executing", reschedule_delay=0.02)
     rig.start()
     for _ in range(40):
-        actor.send()
         last_trigger_s = time.monotonic()
+        actor.send()
         most_waiting = max(most_waiting, len(rig.holders("queue")))
         threading.Event().wait(0.03)
     rig.join()
